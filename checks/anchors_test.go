@@ -73,8 +73,7 @@ func TestCitations(t *testing.T) {
 	require.Greater(t, count, 500)
 }
 
-// The functions and types to which DESIGN.md sends its readers, as in `a/b.go` (`F`),
-// are in those files.
+// The functions and types that DESIGN.md refers to, as in `a/b.go` (`F`), are in those files.
 func TestDesignAnchors(t *testing.T) {
 	page, err := os.ReadFile("../DESIGN.md")
 	require.NoError(t, err)

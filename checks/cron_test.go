@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cronJob is a job in a bubble, whose clock starts at midnight in UTC, with the
-// times of its runs since then.
+// cronJob is a job in a bubble, whose clock starts at midnight in UTC. runs are the times of its
+// runs since then.
 type cronJob struct {
 	*scheduler.Job
 	t     *testing.T
@@ -26,7 +26,7 @@ type cronJob struct {
 	runs  []time.Duration
 }
 
-// cronStart begins a job by a schedule.
+// cronStart starts a job with a schedule.
 func cronStart(t *testing.T, schedule scheduler.Schedule, o scheduler.JobOptions) *cronJob {
 	t.Helper()
 	c := &cronJob{t: t, start: time.Now()}
@@ -39,8 +39,8 @@ func cronStart(t *testing.T, schedule scheduler.Schedule, o scheduler.JobOptions
 	return c
 }
 
-// pass lets time pass until it is the given time after the start, and returns
-// when the job ran meanwhile.
+// pass lets time pass until the given time after the start, and returns the times of the runs
+// until then.
 func (c *cronJob) pass(until time.Duration) []time.Duration {
 	c.t.Helper()
 	time.Sleep(until - time.Since(c.start))
@@ -50,7 +50,7 @@ func (c *cronJob) pass(until time.Duration) []time.Duration {
 	return runs
 }
 
-// times is from, from+step, ... up to to.
+// times returns from, from+step, ... up to to.
 func times(from, to, step time.Duration) (all []time.Duration) {
 	for t := from; t <= to; t += step {
 		all = append(all, t)
@@ -65,7 +65,7 @@ func parseCron(t *testing.T, spec string) cron.Spec {
 	return s
 }
 
-// T14: the times of a cron schedule, and no others.
+// T14: the job runs at the times of a cron schedule, and at no others.
 func TestCronSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cronStart(t, parseCron(t, "*/10 2-3 * * *").In(time.UTC), scheduler.JobOptions{})
@@ -77,7 +77,7 @@ func TestCronSchedule(t *testing.T) {
 	})
 }
 
-// Schedules of another parser will do: this one has seconds.
+// Another parser's schedules work, too: this one has seconds.
 func TestCronOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parser := others.MustNewParser(others.Second | others.Minute | others.Hour | others.Dom | others.Month | others.Dow)
@@ -96,7 +96,7 @@ func TestCronEvery(t *testing.T) {
 	})
 }
 
-// Times are those of the spec's own zone.
+// A spec's times are in its own zone.
 func TestCronTimeZone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		noon := parseCron(t, "0 12 * * *").In(time.FixedZone("three hours east", 3*60*60))
@@ -116,10 +116,11 @@ func TestCronNever(t *testing.T) {
 	})
 }
 
-// Specs have the times that another implementation computes. What it does otherwise is left
-// out: it counts */n as restricted in the fields for days, takes a/n in the day of the week up to
+// Specs have the same times as in another implementation. The test leaves out its differences:
+// it counts */n as restricted in the fields for days, takes a/n in the day of the week up to
 // Sunday instead of Saturday, refuses a step that leaves one value, and accepts a range from a
-// higher to a lower value. All is in UTC, because it has other rules for clocks that are set back.
+// higher to a lower value. All times are in UTC, because it has other rules for clocks that are
+// set back.
 func TestCronAsOthers(t *testing.T) {
 	t.Parallel()
 	parser := others.MustNewParser(others.Minute | others.Hour | others.Dom | others.Month | others.Dow | others.DowOrDom).WithMaxSearchYears(50)

@@ -10,10 +10,10 @@ import (
 	"github.com/seed-782fa212/limbo/internal/linear"
 )
 
-// Engines' histories are explained by internal/linear, so that the suite has no
-// requirements. It finds what Porcupine finds.
+// internal/linear, which explains the histories of engines without a dependency, gives the same
+// results as Porcupine.
 func TestExplainedAsPorcupineDoes(t *testing.T) {
-	// A call swaps a register for write, and answers what was there.
+	// A call swaps a register for write, and returns its previous value.
 	type call struct{ write int }
 	step := func(state int, c call, answer int) (bool, int) { return answer == state, c.write }
 	model := porcupine.Model{
@@ -25,8 +25,8 @@ func TestExplainedAsPorcupineDoes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	found := map[bool]int{}
 	for range 3000 {
-		// The calls take effect between begin and end. Half of the histories have wrong
-		// answers, now and then.
+		// The calls take effect between begin and end. Half of the histories contain occasional
+		// wrong answers.
 		var operations []linear.Operation[call, int]
 		var history []porcupine.Operation
 		state, wrong := 0, rnd.IntN(2) == 0

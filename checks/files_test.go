@@ -18,12 +18,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// maxFile is the size in bytes that no file of the repository exceeds.
+// maxFile is the maximum size of a file in the repository, in bytes.
 const maxFile = 1 << 20
 
-// The files that git tracks are text, but for pictures and the inputs of fuzz tests, and
-// of a size to be reviewed. A compiled test or a profile that was added by mistake is in
-// every clone from then on.
+// The files tracked by git are text, except pictures and the inputs of fuzz tests, and small
+// enough for review. A compiled test or a profile added by mistake would be in every later
+// clone.
 func TestTrackedFiles(t *testing.T) {
 	need.Program(t, "git", "git")
 	root, err := filepath.Abs("..")
@@ -39,8 +39,8 @@ func TestTrackedFiles(t *testing.T) {
 	}
 }
 
-// git is a command of git in a directory, about the repository there, and not about the one
-// that the environment names, as it does in a hook.
+// git is a git command in a directory. It uses the repository there, even if the environment
+// names another one, as in a hook.
 func git(dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
@@ -48,8 +48,8 @@ func git(dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// trackedFiles returns the files that git tracks below root, by slash-separated paths
-// relative to it.
+// trackedFiles returns the files tracked by git below root, as slash-separated paths relative to
+// it.
 func trackedFiles(root string) ([]string, error) {
 	out, err := git(root, "ls-files", "-z").Output()
 	if err != nil {
@@ -58,7 +58,7 @@ func trackedFiles(root string) ([]string, error) {
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 }), nil
 }
 
-// misplaced returns an error for each of the files that should not be tracked.
+// misplaced returns an error for each file that should not be tracked.
 func misplaced(t *testing.T, root string, files []string) (list []error) {
 	t.Helper()
 	for _, file := range files {
@@ -105,7 +105,7 @@ func TestUntrackableFilesAreFound(t *testing.T) {
 	limit := strings.Repeat("x", maxFile)
 	for _, c := range []struct {
 		file, content string
-		want          string // in the error; empty: none
+		want          string // in the error; empty if there is none
 	}{
 		{"README.md", "# limbo, µs\n", ""},
 		{"LICENSE", "", ""},
@@ -135,7 +135,7 @@ func TestUntrackableFilesAreFound(t *testing.T) {
 	}
 }
 
-// What is tracked counts, and nothing else.
+// Only tracked files count.
 func TestTrackedFilesOfARepository(t *testing.T) {
 	need.Program(t, "git", "git")
 	root := t.TempDir()

@@ -14,10 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The calls made on one operation, by any goroutine at any time, are
-// linearizable (Herlihy and Wing, 1990): however they overlap, there is an order
-// in which a sequential operation would have given the same answers. Porcupine
-// searches for that order.
+// The calls on one operation, by any goroutine at any time, are linearizable (Herlihy and Wing,
+// 1990): for every overlap there is an order in which a sequential operation would have given
+// the same answers. Porcupine searches for that order.
 
 type call uint8
 
@@ -28,7 +27,7 @@ const (
 	callComplete             // likewise
 	callCancel               // reports whether this call cancelled the operation
 	callExpire               // made by the wheel; its answer is always true, as no caller sees it
-	callOutcome              // returns what Complete was called with; 0: not called yet
+	callOutcome              // returns the outcome passed to Complete, or 0 before that call
 )
 
 type linearCall struct {
@@ -41,7 +40,7 @@ type linearAnswer struct {
 	outcome purgatory.Outcome
 }
 
-// sequential is the model: an operation to which one thing happens at a time.
+// sequential is the model: an operation with one call at a time.
 type sequential struct {
 	watched, ready bool
 	outcome        purgatory.Outcome
@@ -75,8 +74,8 @@ var sequentialModel = porcupine.Model{
 			return true, s
 		case callCheck:
 			if !a.yes {
-				// A check may be left to another goroutine, whatever the condition
-				// is. TestLinearizable asserts at the end that it was made.
+				// A check may be left to another goroutine, regardless of the condition.
+				// TestLinearizable asserts at the end that the check was made.
 				return true, s
 			}
 			ok, after := s.end(purgatory.Completed)
@@ -111,7 +110,7 @@ var sequentialModel = porcupine.Model{
 	},
 }
 
-// history is the calls that one goroutine has made.
+// history records the calls of one goroutine.
 type history struct {
 	base   time.Time
 	client int
@@ -137,8 +136,7 @@ type request struct {
 func (r *request) TryComplete() bool                     { return r.ready.Load() }
 func (r *request) Complete(o purgatory.Outcome, _ error) { r.end(o) }
 
-// P1, P2, P9: rounds of one operation each, on which several goroutines call at
-// once.
+// P1, P2, P9: rounds of one operation each, on which several goroutines make concurrent calls.
 func TestLinearizable(t *testing.T) {
 	const clients = 5
 	rounds := 2000
@@ -172,16 +170,16 @@ func TestLinearizable(t *testing.T) {
 	require.Positive(t, min(st.Completed, st.Expired, st.Cancelled))
 }
 
-// round is one operation, and what its goroutines know of it.
+// round is one operation, and the data that its goroutines share.
 type round struct {
 	t       *testing.T
 	p       *purgatory.Purgatory[int]
 	id      int
 	timeout time.Duration
-	quiet   bool // nothing but its timeout ends the operation
+	quiet   bool // only its timeout ends the operation
 
 	request request
-	handle  atomic.Pointer[purgatory.Pending] // nil until it is known
+	handle  atomic.Pointer[purgatory.Pending] // nil until TryCompleteElseWatch has returned
 	checked atomic.Bool                       // a check that began after ready was set has returned
 	outcome atomic.Uint32
 	ended   chan struct{} // closed by Complete
@@ -238,7 +236,7 @@ func (r *round) watch() linearAnswer {
 		r.t.Error(err)
 	}
 	r.handle.Store(&h)
-	// Its timeout may have struck within the call.
+	// It may have expired within the call.
 	return linearAnswer{yes: h.IsZero() && purgatory.Outcome(r.outcome.Load()) == purgatory.Completed}
 }
 
@@ -280,9 +278,8 @@ func (r *round) step(log *history, rnd *rand.Rand) {
 	}
 }
 
-// The search finds what is wrong: two calls that both report that they ended the
-// operation, a cancel that failed although nothing had happened, an outcome that
-// no call decided.
+// The search finds violations: two calls that both report that they ended the operation, a
+// cancel that failed although nothing had happened, an outcome that no call decided.
 func TestLinearizableFindsViolations(t *testing.T) {
 	yes, no := linearAnswer{yes: true}, linearAnswer{}
 	type step struct {

@@ -45,8 +45,8 @@ func TestMarkdownLinks(t *testing.T) {
 	require.Empty(t, broken, strings.Join(broken, "\n"))
 }
 
-// repositoryFiles returns the files below root, by slash-separated paths relative to
-// it, without hidden directories but .ci and .github, and without bench's output.
+// repositoryFiles returns the files below root, as slash-separated paths relative to it, without
+// hidden directories except .ci and .github, and without bench's output.
 func repositoryFiles(root string) (files []string, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -68,7 +68,7 @@ func repositoryFiles(root string) (files []string, err error) {
 	return files, err
 }
 
-// markdown is what a page refers to and what can be referred to in it.
+// markdown holds the references of a page, and their possible targets in it.
 type markdown struct {
 	links   []string
 	files   []string // names of files in code spans
@@ -115,8 +115,8 @@ func parseMarkdown(text string) (page markdown) {
 	return page
 }
 
-// slugOf returns the anchor that forges give a heading: lower case, with hyphens for
-// spaces, and without punctuation.
+// slugOf returns a heading's anchor as forges generate it: lower case, with hyphens for spaces,
+// and without punctuation.
 func slugOf(heading string) string {
 	heading = linkText.ReplaceAllString(heading, "$1")
 	return strings.Map(func(r rune) rune {
@@ -130,8 +130,8 @@ func slugOf(heading string) string {
 	}, strings.TrimSpace(heading))
 }
 
-// followLink returns an error if a link in a file leads nowhere. Links to other
-// sites are not followed.
+// followLink returns an error if the target of a link does not exist. Links to other sites are
+// not followed.
 func followLink(root, file, link string) error {
 	u, err := url.Parse(link)
 	if err != nil {
@@ -164,7 +164,7 @@ func followLink(root, file, link string) error {
 	return nil
 }
 
-// names reports whether a name in a page is that of a file: from the root, from the
+// names reports whether a name in a page is that of a file: relative to the root or to the
 // page's directory, or, without a directory, anywhere.
 func names(files []string, page, name string) bool {
 	dir := ""

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every method of a zero value panics with a message that says so, each time: no lock is
-// left held.
+// Every method of a zero value panics each time with a message that names the cause: none keeps
+// a lock.
 func TestZeroValues(t *testing.T) {
 	for name, zero := range map[string]any{
 		"delayqueue":  new(delayqueue.Queue[int]),
@@ -58,7 +58,7 @@ func TestZeroValues(t *testing.T) {
 	}
 }
 
-// callZero calls a method with arguments that are fit for use, and loops over what it returns.
+// callZero calls a method with suitable arguments, and loops over iterators that it returns.
 func callZero(method reflect.Value) {
 	var args []reflect.Value
 	for i := range method.Type().NumIn() {

@@ -1,5 +1,5 @@
-// Package histogram counts durations: how long operations waited, and how late timers were.
-// Stats of the other packages have them, and package observe publishes them.
+// Package histogram counts durations: how long operations waited, and how late timers were. It
+// is part of the Stats of the other packages, and package observe publishes its histograms.
 package histogram
 
 import (
@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// Durations counts durations in classes that double: Counts[i] are those of at most
-// Bound(i), and of more than Bound(i-1). The last class has all that were longer. The
-// bounds are the powers of two of a second that a Prometheus native histogram of schema 0
-// has, so nothing is lost on the way there.
+// Durations counts durations in classes that double: Counts[i] counts durations of at most
+// Bound(i) and more than Bound(i-1). The last class counts all longer ones. The bounds are
+// powers of two of a second, as in a Prometheus native histogram of schema 0, so the conversion
+// loses nothing.
 type Durations struct {
 	Counts [classes]uint64
-	Count  uint64  // of all
-	Sum    float64 // of all, in seconds: as a Duration, a million that wait would fill it in three hours
+	Count  uint64  // of all durations
+	Sum    float64 // in seconds: a million waiting operations would overflow a Duration in three hours
 }
 
 const classes = 31
 
-// Bound returns the longest duration of a class, 2^(i-20) s rounded down to the nanosecond:
-// 953 ns, 1.907 µs, ..., 1 s for i = 20, ..., 512 s for 29. That of the last class is the
-// longest there is, and that of an i below 0 is 0.
+// Bound returns the longest duration of a class, 2^(i-20) s rounded down to the nanosecond: 953
+// ns, 1.907 µs, ..., 1 s for i = 20, ..., 512 s for 29. The bound of the last class is the
+// maximum Duration, and for a negative i it is 0.
 func (Durations) Bound(i int) time.Duration {
 	switch {
 	case i < 0:
@@ -49,7 +49,7 @@ func classOf(d time.Duration) int {
 	return min(bits.Len64(n), classes-1)
 }
 
-// Add counts a duration; one below zero as 0. It must not be called at once with another
+// Add counts a duration; a negative one counts as 0. It must not run concurrently with another
 // method.
 func (h *Durations) Add(d time.Duration) {
 	d = max(d, 0)
@@ -58,7 +58,7 @@ func (h *Durations) Add(d time.Duration) {
 	h.Sum += d.Seconds()
 }
 
-// Merge adds what another one has counted.
+// Merge adds the counts of another histogram.
 func (h *Durations) Merge(other *Durations) {
 	for i, n := range other.Counts {
 		h.Counts[i] += n
@@ -67,9 +67,9 @@ func (h *Durations) Merge(other *Durations) {
 	h.Sum += other.Sum
 }
 
-// Quantile returns the q-quantile, q from 0 to 1, rounded up to the bound of its class: at
-// least the true value, and at most twice that or 953 ns. What was longer than 512 s counts
-// as 1,024 s. 0 if nothing is counted.
+// Quantile returns the q-quantile, for q from 0 to 1, rounded up to the bound of its class: at
+// least the true value, and at most twice that or 953 ns. Durations above 512 s count as 1,024
+// s. It returns 0 if nothing is counted.
 func (h Durations) Quantile(q float64) time.Duration {
 	rank := q * float64(h.Count)
 	rank = math.Ceil(rank - 1e-15*rank) // 0.14 of 100 is 14, and no float64 is 0.14
@@ -85,13 +85,13 @@ func (h Durations) Quantile(q float64) time.Duration {
 	return 2 * h.Bound(classes-2)
 }
 
-// Mean returns the mean. 0 if nothing is counted.
+// Mean returns the mean, or 0 if nothing is counted.
 func (h Durations) Mean() time.Duration {
 	if h.Count == 0 {
 		return 0
 	}
 	mean := math.Round(h.Sum / float64(h.Count) * float64(time.Second))
-	if mean >= math.MaxInt64 { // which a float64 rounds up to 2^63
+	if mean >= math.MaxInt64 { // MaxInt64 as a float64 is 2^63
 		return math.MaxInt64
 	}
 	return time.Duration(mean)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each class against the powers of two as fractions, at its bounds and beside them.
+// Compares each class with the powers of two as fractions, at its bounds and next to them.
 func TestHistogramClasses(t *testing.T) {
 	class := func(d time.Duration) int {
 		i, bound := 0, big.NewRat(int64(time.Second), 1<<20)
@@ -70,7 +70,7 @@ func TestHistogram(t *testing.T) {
 	require.Equal(t, 1024*time.Second, a.Quantile(1))
 }
 
-// What a million have waited in a day is more than a Duration can be.
+// Sum can exceed a Duration, for example after a million operations have waited for a day.
 func TestHistogramOfMuchTime(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	var h Durations

@@ -22,11 +22,11 @@ import (
 // faulty is an engine that can fail.
 type faulty struct {
 	store.Store
-	down   atomic.Bool // all of it
-	cancel atomic.Bool // Cancel
-	miss   atomic.Bool // Cancel of the first timer of each call, which it does not find
+	down   atomic.Bool // every call fails
+	cancel atomic.Bool // Cancel fails
+	miss   atomic.Bool // Cancel does not find the first timer of each call
 
-	beforeCancel func(keys []string) // of each call; nil: nothing
+	beforeCancel func(keys []string) // called before each Cancel, if not nil
 }
 
 var errDown = errors.New("dial tcp 10.0.0.1:6379: connect: connection refused")
@@ -59,7 +59,7 @@ func (f *faulty) Cancel(ctx context.Context, shard int, keys []string) ([]store.
 	return results, err
 }
 
-// A bulk action lists the timers that changed before it came to them.
+// A bulk action lists the timers that changed before it reached them.
 func TestMissed(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -76,7 +76,8 @@ func TestMissed(t *testing.T) {
 	x.Until(`document.querySelectorAll(".job .keys li").length === 4 && document.querySelector(".job .keys").textContent.includes("order/<b>")`)
 }
 
-// A store that fails is shown with since when; a bulk action waits for it, and can be stopped.
+// The page shows since when the store fails. A bulk action waits for the store, and can be
+// stopped.
 func TestStoreFails(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -103,7 +104,7 @@ func TestStoreFails(t *testing.T) {
 	x.shows("No timer is dead.")
 }
 
-// All that a timer has is shown as text, whatever it is.
+// The page shows every field of a timer as text, regardless of its content.
 func TestTimer(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -139,7 +140,7 @@ func TestTimer(t *testing.T) {
 	require.Zero(t, eval[int](x, "document.images.length"))
 }
 
-// The token is asked for once. When the session has ended, a form that is half filled in stays.
+// The page asks for the token once. A half-filled form survives the end of the session.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -165,13 +166,13 @@ func TestLogin(t *testing.T) {
 	x.click("button", "Create")
 	x.shows("The schedule is created.")
 	x.click("#logout", "")
-	require.Eventually(t, func() bool { // the page is loaded again meanwhile
+	require.Eventually(t, func() bool { // the page reloads in the meantime
 		asked, err := chromedp.Run(x.Ctx, chromedp.Evaluate[bool](`Boolean(document.querySelector("dialog.login")) && !document.querySelector(".edit, .schedule")`))
 		return err == nil && asked
 	}, patience, 50*time.Millisecond)
 }
 
-// A lost connection is shown, and recovers. A hidden tab has no stream.
+// The page shows a lost connection, and reconnects. A hidden tab has no stream.
 func TestConnection(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

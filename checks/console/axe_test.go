@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No view has a serious finding of axe-core.
+// axe-core finds no serious problem in any view.
 func TestAccessibleViews(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -52,7 +52,7 @@ func TestAccessibleViews(t *testing.T) {
 	axe.Check("all fields of a schedule, with an error")
 }
 
-// Nor has a dialog, a bulk action, or a store that fails.
+// The same holds for dialogs, a bulk action, and a store that fails.
 func TestAccessibleDialogs(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

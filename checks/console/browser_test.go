@@ -22,7 +22,7 @@ import (
 
 var background = context.Background()
 
-// patience is for what another process does; what takes that long has failed.
+// patience limits the wait for another process.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
@@ -50,7 +50,8 @@ func (x tab) shows(text string) {
 	x.Until(fmt.Sprintf("document.body.innerText.includes(%s)", quote(text)))
 }
 
-// click clicks the first visible element that a selector and a text find; "" is any text.
+// click clicks the first visible element that matches a selector and contains a text; "" matches
+// any text.
 func (x tab) click(selector, text string) {
 	x.Helper()
 	found := fmt.Sprintf(`[...(document.querySelector("dialog:last-of-type") ?? document).querySelectorAll(%s)].find(e => e.checkVisibility() && !e.disabled && e.textContent.includes(%s))`, quote(selector), quote(text))
@@ -58,7 +59,7 @@ func (x tab) click(selector, text string) {
 	x.Script(found + ".click()")
 }
 
-// fill enters a text as a user does.
+// fill enters a text like a user.
 func (x tab) fill(selector, text string) {
 	x.Helper()
 	x.Until(fmt.Sprintf("document.querySelector(%s)", quote(selector)))
@@ -70,7 +71,7 @@ func (x tab) view(fragment string) {
 	x.Script("location.hash = " + quote(fragment))
 }
 
-// quote writes a text as JavaScript does.
+// quote returns a text as a JavaScript literal.
 func quote(text string) string {
 	b, err := json.Marshal(text)
 	if err != nil {
@@ -82,13 +83,13 @@ func quote(text string) string {
 // site serves a console below /ops/console/.
 type site struct {
 	address string
-	down    atomic.Bool  // whether every request is refused
-	streams atomic.Int32 // that are open
+	down    atomic.Bool  // every request is refused
+	streams atomic.Int32 // number of open streams
 	cutAll  atomic.Pointer[context.CancelFunc]
 	server  *http.Server
 }
 
-// cut ends the streams that are open.
+// cut closes all open streams.
 func (s *site) cut() { (*s.cutAll.Load())() }
 
 func serve(t *testing.T, c *console.Console) *site {

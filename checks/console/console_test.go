@@ -15,8 +15,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/console"
 )
 
-// No view scrolls sideways, in both themes and three sizes. With the environment variable
-// LIMBO_SCREENSHOTS, which names a folder, the test takes pictures. Three of them are in docs:
+// No view scrolls sideways, in both themes and three sizes. If the environment variable
+// LIMBO_SCREENSHOTS names a folder, the test takes pictures. Three of them are in docs:
 // dead-1400-light as console-light, schedules-1400-dark as console-dark, timer-390-light as
 // console-phone.
 func TestScreenshots(t *testing.T) {
@@ -86,7 +86,7 @@ func TestScreenshots(t *testing.T) {
 	draw("bulk-done")
 }
 
-// unnamed finds the controls without a name for a screen reader, and ids that are not unique.
+// unnamed selects controls without a name for a screen reader, and duplicate ids.
 const unnamed = `[...document.querySelectorAll("a, button, input, select, textarea")].filter(e =>
 		!(e.textContent.trim() && !e.matches("select, textarea")) && !e.ariaLabel && !e.labels?.length).map(e => e.outerHTML)
 	.concat([...document.querySelectorAll("[id]")].map(e => e.id).filter((id, i, all) => all.indexOf(id) !== i)).join(", ")`

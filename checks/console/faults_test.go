@@ -16,7 +16,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-// An operator with an old list is told which timers another operator has changed.
+// An operator with an outdated list is told which timers another operator has changed.
 func TestTwoOperators(t *testing.T) {
 	onRedis(t, func(s *scene) { s.waiting("order/", 303) }, func(t *testing.T, d *daemon) {
 		a := d.open(t)
@@ -48,7 +48,7 @@ func TestTwoOperators(t *testing.T) {
 		}
 		a.Script(`document.querySelector("dialog button.danger").click()`)
 		b.Script(`document.querySelector("dialog button.danger").click()`)
-		// The later one may find that nothing is left, and asks for the new count instead.
+		// The later of the two may find no timers left, and then asks for the new count instead.
 		for _, x := range []tab{a, b} {
 			x.Until(`location.hash === "#/bulk" || document.querySelector("dialog .error").textContent.includes("match now: confirm that number")`)
 		}
@@ -59,7 +59,7 @@ func TestTwoOperators(t *testing.T) {
 	})
 }
 
-// Timers that end, and others that are scheduled, while a bulk action runs.
+// Timers end, and others are scheduled, while a bulk action runs.
 func TestTimersChangeDuringBulk(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -71,7 +71,7 @@ func TestTimersChangeDuringBulk(t *testing.T) {
 		if changed.Swap(true) {
 			return
 		}
-		// This is between the action's reading and its change.
+		// This runs between the action's read and its change.
 		key := keys[len(keys)-1]
 		if _, err := s.timers.Cancel(background, key); err != nil {
 			t.Error(err)
@@ -91,7 +91,7 @@ func TestTimersChangeDuringBulk(t *testing.T) {
 	require.Equal(t, 20, s.stats().Waiting, "others are as they were")
 }
 
-// hostileKeys are keys, and how the page shows them.
+// hostileKeys are keys, and their representation on the page.
 var hostileKeys = []struct{ key, shown string }{
 	{markup, markup},
 	{`"><svg onload=document.title='stolen'>`, `"><svg onload=document.title='stolen'>`},
@@ -103,8 +103,8 @@ var hostileKeys = []struct{ key, shown string }{
 	{strings.Repeat("k", 512), strings.Repeat("k", 512)},
 }
 
-// Keys with markup, controls and bytes that are no UTF-8 are shown as text, and each can be
-// changed. A body may have 64 KiB.
+// Keys with markup, control characters and bytes that are not UTF-8 are shown as text, and each
+// can be changed. A body may have 64 KiB.
 func TestHostileTimers(t *testing.T) {
 	onRedis(t, func(*scene) {}, func(t *testing.T, d *daemon) {
 		body := bytes.Repeat([]byte{0, 0xff, '<'}, 15_000) // 60,000 bytes in base64
@@ -135,7 +135,7 @@ func TestHostileTimers(t *testing.T) {
 	})
 }
 
-// A body of 64 KiB of a program's own is shown in each form.
+// A program's 64 KiB body is shown in each form.
 func TestLargeBody(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -153,7 +153,7 @@ func TestLargeBody(t *testing.T) {
 	require.Equal(t, 1<<12, eval[int](x, body+`.split("\n").length`))
 }
 
-// After five wrong tokens the right one is refused too, for the rest of a minute.
+// After five wrong tokens the right token is refused too, until the minute ends.
 func TestWrongTokens(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

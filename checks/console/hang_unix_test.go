@@ -11,8 +11,8 @@ import (
 	"github.com/seed-782fa212/limbo/checks/internal/servers"
 )
 
-// A Redis that hangs is shown with since when. Lists and a bulk action wait for it, and continue
-// by themselves when it answers again.
+// The page shows since when a Redis hangs. Lists and a bulk action wait for it, and continue
+// without further input when it answers again.
 func TestRedisHangs(t *testing.T) {
 	t.Parallel()
 	server := servers.Redis(t)
@@ -27,7 +27,7 @@ func TestRedisHangs(t *testing.T) {
 	require.NoError(t, server.Process.Signal(syscall.SIGSTOP))
 	x.Until(`document.getElementById("state").textContent === "store fails" && !document.getElementById("notice").hidden`)
 	require.Regexp(t, `^The store has not answered since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d`, eval[string](x, `document.getElementById("notice").textContent`))
-	x.click("dialog button", "Cancel") // which counts first
+	x.click("dialog button", "Cancel") // counts first
 	x.Until(`document.querySelector("dialog .error").textContent !== ""`)
 	x.Until(`document.querySelector("dialog button.danger").disabled === false`)
 

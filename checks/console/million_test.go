@@ -17,10 +17,10 @@ import (
 // LIMBO_MILLION=1 go test -v -timeout 20m -run Million/folder, Million/little, Million/Redis.
 var big = os.Getenv("LIMBO_MILLION") != ""
 
-// Lists, searches and a bulk action succeed with 6,000 timers in a folder, and with 1,100,000 on each
-// engine if big. With that many, timerd's memory grows by at most 100 MB from its start with
-// -memory 32; and with the default of 128, which the first reads fill, by that much more. The times
-// of the steps are logged and not judged.
+// Lists, searches and a bulk action succeed with 6,000 timers in a folder, and with 1,100,000 on
+// each engine if big. With that many and -memory 32, timerd's memory grows by at most 100 MB
+// from its start; with the default of 128, which the first reads fill, by at most 128 MiB more.
+// The times of the steps are logged, not checked.
 func TestMillion(t *testing.T) {
 	if !big {
 		millionSeed{5_000, 1_000}.run(t, inFolder, 0)
@@ -92,7 +92,7 @@ func testMillion(t *testing.T, d *daemon, waiting, dead int) {
 		x.turn(func() { x.click("button", "Search") })
 		step(search.name + ": first page")
 		found, pages := eval[int](x, rows), 1
-		// A page of a search that takes long ends early, and the next one continues.
+		// A page of a slow search ends early, and the next page continues the search.
 		for ; eval[bool](x, `[...document.querySelectorAll(".pager a")].some(a => a.textContent === "Next page")`); pages++ {
 			x.turn(func() { x.click(".pager a", "Next page") })
 			found += eval[int](x, rows)
@@ -114,9 +114,9 @@ func testMillion(t *testing.T, d *daemon, waiting, dead int) {
 	changed := `/([0-9,]+) of ` + grouped(dead) + ` timers requeued/.exec(document.querySelector(".job").innerText)`
 	x.Until(changed + `[1] !== "0"`)
 	step("progress: " + eval[string](x, changed+"[0]") + ", " + eval[string](x, `document.querySelector(".job .badge").textContent`))
-	require.NoError(t, chromedp.Cancel(x.Ctx)) // which closes the tab
+	require.NoError(t, chromedp.Cancel(x.Ctx)) // closes the tab
 
-	x = openTab(t, d.address+"#/bulk") // which has the session of the first
+	x = openTab(t, d.address+"#/bulk") // in the session of the first tab
 	x.Patience = 10 * patience
 	x.Until(`document.querySelector(".job .badge")`)
 	step("another tab: " + eval[string](x, changed+"[0]"))
@@ -126,8 +126,7 @@ func testMillion(t *testing.T, d *daemon, waiting, dead int) {
 	d.counts(waiting+rare+dead, 0)
 }
 
-// peakMemory returns the most memory of timerd that was resident at any time, in bytes; 0 where
-// only Linux would tell.
+// peakMemory returns timerd's peak resident memory, in bytes, or 0 on systems other than Linux.
 func (d *daemon) peakMemory() int {
 	d.t.Helper()
 	if runtime.GOOS != "linux" {
@@ -142,7 +141,7 @@ func (d *daemon) peakMemory() int {
 	return n << 10
 }
 
-// turn waits for the list that act leads to.
+// turn runs act and waits for the list that it opens.
 func (x tab) turn(act func()) {
 	x.Helper()
 	x.Script(`document.querySelector(".list")?.setAttribute("data-left", "")`)
@@ -155,7 +154,7 @@ func (x tab) firstKey() string {
 	return eval[string](x, `document.querySelector("tbody a").textContent`)
 }
 
-// grouped writes a number as the pages do: 1,234,567.
+// grouped formats a number like the pages: 1,234,567.
 func grouped(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

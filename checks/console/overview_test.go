@@ -25,8 +25,8 @@ import (
 	"github.com/seed-782fa212/limbo/internal/need"
 )
 
-// busy runs workers, and schedules timers for them, until the test ends: of the timers some fail at
-// first, and some for good.
+// busy runs workers, and schedules timers for them, until the test ends. Some timers fail their
+// first attempt, and some fail for good.
 func (s *scene) busy(workers ...string) {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(background)
@@ -65,7 +65,7 @@ func (s *scene) busy(workers ...string) {
 	})
 }
 
-// heartbeat makes a worker that dies at once.
+// heartbeat makes a worker that expires at once.
 func (s *scene) heartbeat(name string) {
 	s.t.Helper()
 	_, err := s.engine.Heartbeat(background, store.Heartbeat{Worker: name, TTL: time.Millisecond})
@@ -76,8 +76,8 @@ func cells(row string) string {
 	return fmt.Sprintf(`[...[...document.querySelectorAll("tr")].find(r => r.textContent.includes(%s)).cells].map(c => c.textContent).join("|")`, quote(row))
 }
 
-// The overview shows, live, what the store holds, how fast and how late timers run, what is due, the
-// workers of all processes, and whether the engine answers.
+// The overview shows live the contents of the store, how fast and how late timers run, the due
+// times, the workers of all processes, and whether the engine answers.
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -115,7 +115,7 @@ func TestOverview(t *testing.T) {
 	x.Until(`document.querySelector("path.line").getAttribute("d").includes("L")`) // the lines are kept
 }
 
-// stopping is an engine that counts what is due within about ten minutes only.
+// stopping is an engine that counts due timers only for about the next ten minutes.
 type stopping struct{ store.Store }
 
 func (s stopping) CountDue(ctx context.Context, shard int, edges []store.Millis) (store.DueCounts, error) {
@@ -129,7 +129,7 @@ func (s stopping) CountDue(ctx context.Context, shard int, edges []store.Millis)
 	return counts, err
 }
 
-// The page does not show zero for times that the engine has not counted.
+// The page does not show zero for periods that the engine has not counted.
 func TestCountsThatStop(t *testing.T) {
 	t.Parallel()
 	inMemory, err := memstore.New(memstore.Options{})
@@ -143,7 +143,7 @@ func TestCountsThatStop(t *testing.T) {
 	x.shows("there is too much to count")
 }
 
-// A running timer is shown with its worker and its attempt, in the list and alone.
+// A running timer is shown with its worker and its attempt, in the list and on its own page.
 func TestRunningTimer(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -158,8 +158,8 @@ func TestRunningTimer(t *testing.T) {
 	x.shows(worker.Name())
 }
 
-// The commands for curl, run by a shell, send the requests that the API expects, with keys of any
-// bytes.
+// A shell that runs the commands for curl sends the requests that the API expects, with keys of
+// any bytes.
 func TestCopyAsCurl(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "curl", "curl")
@@ -223,7 +223,7 @@ func TestCopyAsCurl(t *testing.T) {
 	require.Equal(t, command("dead", "Requeue"), eval[string](x, "window.copied"))
 }
 
-// The overview of a busy store, for pictures: see TestScreenshots. It needs a minute, so it draws
+// The overview of a busy store, for pictures: see TestScreenshots. It needs a minute, so it runs
 // only if the environment variable is set. busy-1400-dark is in docs as console-overview.
 func TestOverviewScreenshots(t *testing.T) {
 	t.Parallel()

@@ -19,12 +19,12 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// scene is a store with what an operator may find in one.
+// scene is a store with typical contents.
 type scene struct {
 	t      *testing.T
 	engine *faulty
 	timers *durable.Timers
-	close  func() // which the end of the test calls, too
+	close  func() // also called at the end of the test
 }
 
 func newScene(t *testing.T) *scene {
@@ -81,7 +81,7 @@ func waitingTimers(prefix string, n int) []durable.Timer {
 	return timers
 }
 
-// fail has a worker run timers, and fail those whose errors are not empty, for good.
+// fail runs a worker that dead-letters each of the timers with its error.
 func (s *scene) fail(failures map[string]string) {
 	s.t.Helper()
 	var timers []durable.Timer
@@ -104,8 +104,8 @@ func (s *scene) fail(failures map[string]string) {
 	require.NoError(s.t, <-done)
 }
 
-// run starts a worker whose handlers run until the test ends, after outcome has returned nil for
-// the timer.
+// run starts a worker. A handler returns the error of outcome if outcome reports true; otherwise
+// it runs until the test ends.
 func (s *scene) run(outcome func(f durable.Fired) (error, bool)) *durable.Worker {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(background)
@@ -128,7 +128,7 @@ func (s *scene) run(outcome func(f durable.Fired) (error, bool)) *durable.Worker
 
 const markup = `<script>document.title = "stolen"</script><img src=x onerror="document.title='stolen'">`
 
-// realistic fills the store for pictures, and returns the worker that runs.
+// realistic fills the store for pictures, and returns the running worker.
 func (s *scene) realistic() {
 	s.t.Helper()
 	s.waiting("order/2026-11/", 1500)
@@ -165,7 +165,7 @@ func (s *scene) realistic() {
 		}
 		return nil, false
 	})
-	for i := range uint64(8) { // one after the other, so that each has a time of its own
+	for i := range uint64(8) { // one after the other, to get different times
 		for _, key := range []string{"reports/daily-sales", "cache/refresh", "backup/nightly"} {
 			_, err := s.timers.TriggerSchedule(background, key)
 			require.NoError(s.t, err)

@@ -30,7 +30,7 @@ const (
 	maxDead = 100_000 // dead letters of each shard
 )
 
-// daemon is a timerd without a worker, so that what is due waits.
+// daemon is a timerd without a worker, so due timers wait.
 type daemon struct {
 	t       *testing.T
 	address string
@@ -38,8 +38,8 @@ type daemon struct {
 	process *os.Process
 }
 
-// onTimerd runs a test with timerd on each engine, after seed has filled the store. Further flags
-// of timerd can replace those of startTimerd.
+// onTimerd runs a test with timerd on each engine, after seed has filled the store. Further
+// flags of timerd can replace those of startTimerd.
 func onTimerd(t *testing.T, seed func(*scene), test func(*testing.T, *daemon), flags ...string) {
 	t.Parallel()
 	t.Run("folder", func(t *testing.T) { inFolder(t, seed, test, flags...) })
@@ -112,7 +112,7 @@ func (d *daemon) list(state client.State) []client.TimerInfo {
 	return slices.Collect(d.each(state))
 }
 
-// counts requires how many timers wait, and how many are dead.
+// counts requires a number of waiting timers, and of dead ones.
 func (d *daemon) counts(waiting, dead int) {
 	d.t.Helper()
 	count := func(state client.State) (n int) {
@@ -143,7 +143,7 @@ func (d *daemon) waiting(prefix string, n int) {
 
 const rows = `document.querySelectorAll("tbody tr").length`
 
-// loaded waits for the list to have been read again, with a number of rows.
+// loaded waits until the list has been read again and has a number of rows.
 func (x tab) loaded(n int) {
 	x.Helper()
 	x.Until(fmt.Sprintf(`!document.querySelector("[aria-busy]") && %s === %d`, rows, n))
@@ -155,7 +155,7 @@ func (x tab) choose(from, to int) {
 	x.Script(fmt.Sprintf(`for (const box of [...document.querySelectorAll("tbody input")].slice(%d, %d)) box.click()`, from, to))
 }
 
-// all carries out an action on all timers of a list that match, few enough to need no typing.
+// all applies an action to all matching timers of a list, few enough to need no typing.
 func (x tab) all(action, button string, n int, result string) {
 	x.Helper()
 	x.click("[data-action=all-"+action+"]", "")
@@ -194,7 +194,7 @@ func testTimers(t *testing.T, d *daemon) {
 	x.shows("120 timers match.")
 	x.Until(rows + " === 50")
 
-	// Two that are selected are cancelled.
+	// Cancel two selected timers.
 	x.choose(0, 2)
 	x.shows("2 selected.")
 	x.click("[data-action=cancel]", "")
@@ -205,7 +205,7 @@ func testTimers(t *testing.T, d *daemon) {
 	require.Equal(t, "main", eval[string](x, "document.activeElement.id"), "the button is gone")
 	d.counts(121, 0)
 
-	// One runs now, another is moved.
+	// Run one timer now, move another.
 	due := func() (n int) {
 		for _, info := range d.list(client.Waiting) {
 			if time.Until(info.Due) < time.Minute {
@@ -240,7 +240,7 @@ func testTimers(t *testing.T, d *daemon) {
 	d.counts(121, 0)
 	x.click("button", "Clear selection")
 
-	// By topic; then all of a prefix, few of which need no typing.
+	// By topic; then all of a prefix, few enough to need no typing.
 	x.fill("[name=topic]", "topic-07")
 	x.click("button", "Search")
 	x.shows("2 timers match.")
@@ -257,7 +257,7 @@ func testTimers(t *testing.T, d *daemon) {
 	x.Until(`document.querySelectorAll(".job").length === 2 && document.querySelector(".job .badge").textContent === "done"`) // the first said the same
 	require.Equal(t, 4, due())
 
-	// One on its own page.
+	// A timer on its own page.
 	x.view("#/timer?key=" + key64("order/00050"))
 	x.click("[data-action=move]", "")
 	x.fill("dialog [name=at]", "2042-01-02T03:04")
@@ -274,7 +274,7 @@ func testTimers(t *testing.T, d *daemon) {
 	d.counts(120, 0)
 }
 
-// A bulk action begins only after the user has typed the count.
+// A bulk action starts only after the user has typed the count.
 func TestBulk(t *testing.T) {
 	onTimerd(t, func(s *scene) {
 		s.waiting("order/", 700)
@@ -293,7 +293,7 @@ func testBulk(t *testing.T, d *daemon) {
 	x.click("dialog button", "Cancel")
 	x.Until(`document.querySelector("dialog").innerText.includes("The number is 700.")`)
 
-	d.waiting("order/more/", 200) // since the count was shown
+	d.waiting("order/more/", 200) // after the count was shown
 	x.fill("dialog [name=count]", "700")
 	x.click("dialog button", "Cancel")
 	x.Until(`document.querySelector("dialog").innerText.includes("900 timers match now: confirm that number")`)
@@ -306,7 +306,8 @@ func testBulk(t *testing.T, d *daemon) {
 	d.counts(3, 0)
 }
 
-// Dead letters are requeued and purged: all that match, the selected ones, and one on its page.
+// Dead letters are requeued and purged: all matching ones, the selected ones, and one on its
+// page.
 func TestDeadLetters(t *testing.T) {
 	onTimerd(t, func(s *scene) {
 		dead := map[string]string{"a": "connection refused", "b": "connection REFUSED"}
@@ -387,8 +388,8 @@ func testSchedules(t *testing.T, d *daemon) {
 	}
 	require.Equal(t, []string{"30 2 * * *", "Europe/Berlin", "reports", "grüße"}, []string{get().Cron, get().Zone, get().Topic, string(get().Body)})
 
-	// A body that timerd cannot run is refused, and so is a second schedule with the key. The form
-	// keeps what was entered.
+	// A body that timerd cannot run is refused, and so is a second schedule with the same key.
+	// The form keeps its input.
 	x.view("#/edit")
 	x.fill("[name=key]", key)
 	x.fill("[name=cron]", "@daily")
@@ -441,19 +442,20 @@ func testSchedules(t *testing.T, d *daemon) {
 	d.counts(0, 0)
 }
 
-// A timer whose call-back runs is shown with its worker, and its cancel ends the call-back.
+// A timer whose callback is running is shown with its worker, and cancelling it ends the
+// callback.
 func TestRunningCallback(t *testing.T) {
 	onTimerd(t, func(*scene) {}, func(t *testing.T, d *daemon) {
 		begun, ended := make(chan struct{}), make(chan struct{})
 		receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // or the server does not notice that the caller leaves
+			_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the caller disconnects
 			close(begun)
 			<-r.Context().Done()
 			close(ended)
 		}))
 		t.Cleanup(receiver.Close)
 		_, err := d.client.Schedule(background, client.Timer{Key: "video/1", Callback: client.Callback{
-			URL: receiver.URL, Timeout: 10 * time.Minute, // it must not end by itself before the page has it
+			URL: receiver.URL, Timeout: 10 * time.Minute, // longer than the page needs to load
 		}})
 		require.NoError(t, err)
 		<-begun

@@ -1,5 +1,5 @@
-// Package openapi has a test of the description of timerd's API: a client that a generator makes of
-// it compiles, and schedules a timer.
+// Package openapi tests the description of timerd's API: a client generated from it compiles,
+// and schedules a timer.
 package openapi
 
 import (
@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	_ "github.com/oapi-codegen/runtime" // which the client that is generated imports
+	_ "github.com/oapi-codegen/runtime" // imported by the generated client
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/checks/internal/servers"
@@ -35,7 +35,8 @@ func TestGeneratedClient(t *testing.T) {
 	run(t, "go", "tool", "oapi-codegen", "-generate", "types,client", "-package", "generated", "-o", in("client.go"),
 		"../../durable/timerd/internal/api/openapi.json")
 
-	// The packages are in this module, whose go.mod has what they import, and in no folder of it.
+	// The packages must be inside this module, whose go.mod has their imports, but in no folder
+	// of it.
 	here, err := os.Getwd()
 	require.NoError(t, err)
 	program, err := filepath.Abs("testdata/program.txt")

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-782fa212/limbo/checks/internal/chrome"
 )
 
-// Each kind of pane has no serious finding of axe-core.
+// axe-core finds no serious problem in any kind of pane.
 func TestAccessible(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)

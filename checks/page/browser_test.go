@@ -20,7 +20,7 @@ import (
 
 var background = context.Background()
 
-// patience is for what another process does; what takes that long has failed.
+// patience limits the wait for another process.
 const patience = time.Minute
 
 func TestMain(m *testing.M) { os.Exit(chrome.Main(m)) }
@@ -32,13 +32,13 @@ func openTab(t *testing.T, browser context.Context, actions ...chromedp.Action[c
 
 // site is a server of a registry's page.
 type site struct {
-	handler atomic.Pointer[observe.Handler]  // what requests come to
-	spoil   atomic.Pointer[strings.Replacer] // of what is answered; nil: nothing
+	handler atomic.Pointer[observe.Handler]  // handles all requests
+	spoil   atomic.Pointer[strings.Replacer] // replaces words in responses, if not nil
 	server  *http.Server
 	address string
 }
 
-// startSite serves a registry at an address of loopback.
+// startSite serves a registry at a loopback address.
 func startSite(t *testing.T, r *observe.Registry, address string) *site {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)
@@ -57,7 +57,7 @@ func startSite(t *testing.T, r *observe.Registry, address string) *site {
 	return s
 }
 
-// spoiled replaces words in what is written.
+// spoiled replaces words in a response.
 type spoiled struct {
 	http.ResponseWriter
 	words *strings.Replacer
@@ -78,7 +78,7 @@ func (s *site) stop() {
 
 func (s *site) url() string { return "http://" + s.address + "/" }
 
-// onNewDocument has each document of the tab run a script before its own.
+// onNewDocument makes each document of the tab run a script before its own scripts.
 func onNewDocument(script string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: script})

@@ -24,7 +24,7 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// TestPage has a tab and a site for each of what the page must do.
+// TestPage tests each feature of the page, with a tab and a site of its own.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	browser := chrome.Browser(t)
@@ -54,8 +54,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// visit opens a tab at a source, and has the test fail if a script throws, or anything is
-// written to the console, as the browser does for what the policy forbids.
+// visit opens a tab at a source. The test fails if a script throws, or if the console gets a
+// message, such as the browser's report of a policy violation.
 func visit(t *testing.T, browser context.Context, s *site, fragment string, before ...chromedp.Action[chromedp.Void]) chrome.Tab {
 	t.Helper()
 	x := openTab(t, browser)
@@ -86,7 +86,7 @@ func visit(t *testing.T, browser context.Context, s *site, fragment string, befo
 	return x
 }
 
-// module makes one of the page's modules the global variable module.
+// module assigns one of the page's modules to the global variable module.
 func module(x chrome.Tab, path string) {
 	x.Helper()
 	x.Script(fmt.Sprintf(`window.module = null; import(%q).then(m => { window.module = m })`, path))
@@ -104,7 +104,7 @@ func newWheel(t *testing.T, o timingwheel.Options) *timingwheel.Wheel[int] {
 	return w
 }
 
-// ring is how many pieces are drawn of the ring of a level.
+// ring is the number of visible pieces in the ring of a level.
 func ring(level int) string {
 	return fmt.Sprintf(`(document.querySelectorAll("path.fill")[%d]?.getAttribute("d").match(/M/g) ?? []).length`, level)
 }
@@ -128,7 +128,7 @@ func testRing(t *testing.T, browser context.Context) {
 		timers = append(timers, timer)
 	}
 	x.Until(`document.querySelector(".total").textContent === "40"`)
-	x.Until(ring(0) + ` >= 18 && ` + ring(1) + ` >= 18`) // some may be of the present, drawn apart
+	x.Until(ring(0) + ` >= 18 && ` + ring(1) + ` >= 18`) // some may be in the current bucket, which is drawn separately
 	box := chrome.Eval[float64](x, `document.querySelectorAll("path.fill")[0].getBBox().width`)
 	require.Greater(t, box, 40.0, "it is seen")
 	label := chrome.Eval[string](x, `document.querySelector("svg.wheel").getAttribute("aria-label")`)
@@ -147,7 +147,7 @@ func testPurgatory(t *testing.T, browser context.Context) {
 	r := observe.New()
 	p := newPurgatory(t)
 	add(t, r, "fetches", observe.Purgatory(p, nil))
-	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "") // the first that has lists is selected
+	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "") // the first source with lists is selected
 	x.Until(`location.hash === "#purgatory/fetches"`)
 	watch(t, p, time.Hour, "hot", "key-0")
 	watch(t, p, time.Hour, "many", "1", "2", "3", "4", "5")
@@ -160,7 +160,7 @@ func testPurgatory(t *testing.T, browser context.Context) {
 	x.Until(cell("Hottest keys", 0, 0) + ` === "hot"`)
 	x.Until(cell("Hottest keys", 0, 1) + ` === "30"`)
 	x.Until(has("Oldest operations", "hot, key-0"))
-	x.Until(cell("Oldest operations", 0, 1) + ` === "2"`) // have these keys
+	x.Until(cell("Oldest operations", 0, 1) + ` === "2"`) // two operations have these keys
 	x.Until(cell("Oldest operations", 0, 3) + `.endsWith(" min")`)
 	x.Until(rows("Oldest operations") + ` === 20`)
 	x.Until(has("Oldest operations", "many, 1, 2, 3, and 2 more"))
@@ -171,11 +171,11 @@ func testPurgatory(t *testing.T, browser context.Context) {
 	x.Until(`document.querySelector("path.line").getAttribute("d").includes("L")`)
 	x.Until(`[...document.querySelectorAll("h3")].some(h => h.textContent === "Time waited")`)
 	x.Until(cell("Time waited", 0, 1) + ` === "1"`)
-	// The choice of all since the start, and back, without a new snapshot.
+	// Switch to all since the start, and back, without a new snapshot.
 	x.Do(chromedp.Click(chromedp.CSS(".head button")))
 	x.Until(`document.querySelector(".head button").textContent === "since the start"`)
 
-	for range 2 { // stopped and begun again
+	for range 2 { // stopped and started again
 		x.Do(chromedp.Click(chromedp.CSS("#pause")))
 	}
 	x.Until(`document.getElementById("state").textContent === "live"`)
@@ -187,7 +187,7 @@ func body(caption string) string {
 
 func rows(caption string) string { return body(caption) + `.rows.length` }
 
-// has is whether a row of the table begins with a text.
+// has is true if a row of the table begins with a text.
 func has(caption, text string) string {
 	return fmt.Sprintf(`[...%s.rows].some(r => r.cells[0].textContent === %q)`, body(caption), text)
 }
@@ -234,7 +234,7 @@ func testHostile(t *testing.T, browser context.Context) {
 	var spoil []string
 	for i, name := range hostile {
 		add(t, r, name, observe.Purgatory(p, nil))
-		// A source has no such kinds and figures. They come on the way to the page.
+		// A source has no such kinds and metrics. They are inserted on the way to the page.
 		letter := string(rune('a' + i))
 		add(t, r, "custom", observe.Custom("kind_"+letter, func() []observe.Figure {
 			return []observe.Figure{
@@ -256,7 +256,7 @@ func testHostile(t *testing.T, browser context.Context) {
 	x.Until(rows("Hottest keys") + ` > 10`)
 	links := chrome.Eval[int](x, `document.querySelectorAll("nav a").length`)
 	require.Equal(t, 2*len(hostile)+1, links, "with the wheel")
-	for i := range links { // each is shown, and is the one that its link says
+	for i := range links { // each is shown, and is the source of its link
 		x.Script(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].click()`, i))
 		x.Until(fmt.Sprintf(`document.querySelectorAll("nav a")[%d].hasAttribute("aria-current") &&
 			document.querySelector("article h2 bdi")?.textContent === document.querySelectorAll("nav a .name")[%d].textContent`, i, i))
@@ -269,7 +269,7 @@ func testHostile(t *testing.T, browser context.Context) {
 	require.True(t, chrome.Eval[bool](x, `window.hacked === undefined && ({}).hacked === undefined`))
 	require.Contains(t, chrome.Eval[string](x, `document.querySelector("nav").innerText`), `user\u{202e}gpj.exe`)
 
-	// So is what stands in the address.
+	// The same holds for the address.
 	x.Script(`location.hash = "#<img src=x onerror=window.hacked=6>/%3Cimg%20src=x%3E"`)
 	x.Until(`document.querySelector("main").innerText.includes("<img src=x>")`)
 	x.Script(`location.hash = "#%ff/a/b"`)
@@ -290,7 +290,7 @@ func testReconnects(t *testing.T, browser context.Context) {
 	second := startSite(t, r, first.address)
 	x.Until(`document.getElementById("state").dataset.state === "live" && document.querySelector(".total").textContent === "1"`)
 
-	// A handler that closes while its server goes on refuses, until there is a new one.
+	// A closed handler of a running server refuses requests, until there is a new handler.
 	second.handler.Load().Close()
 	x.Until(`document.getElementById("state").dataset.state === "closed"`)
 	x.Until(`document.getElementById("notice").textContent.includes("shutting down (503)")`)
@@ -333,7 +333,7 @@ func testErrors(t *testing.T, browser context.Context) {
 	search("The server is busy: another search is running (503). Try again in 1 s.")
 	close(free)
 	require.NoError(t, <-another)
-	x.Do(chromedp.Click(chromedp.CSS("#pause"))) // so that the page does not see it go before it searches
+	x.Do(chromedp.Click(chromedp.CSS("#pause"))) // paused, so that the page does not notice the removal before it searches
 	remove()
 	search("It is not there any more: no source has this kind and name (404).")
 	x.Do(chromedp.Click(chromedp.CSS("#pause")))
@@ -353,11 +353,11 @@ func testRemoved(t *testing.T, browser context.Context) {
 	x.Until(`document.querySelector(".gone:not([hidden])")?.textContent.startsWith("This source was removed.")`)
 	x.Until(`!document.querySelector("nav a[href='#purgatory/p']")`)
 	require.Equal(t, 1, chrome.Eval[int](x, rows("Hottest keys")), "its last ones stay")
-	add(t, r, "p", observe.Purgatory(p, nil)) // and it comes back
+	add(t, r, "p", observe.Purgatory(p, nil)) // the source comes back
 	x.Until(`document.querySelector(".gone").hidden && !document.querySelector("article").classList.contains("stale")`)
 }
 
-// While the page is paused all that is shown is of that moment, and shown still.
+// While the page is paused, it shows the state of that moment.
 func testPaused(t *testing.T, browser context.Context) {
 	r := observe.New()
 	p, q := newPurgatory(t), newPurgatory(t)
@@ -372,7 +372,7 @@ func testPaused(t *testing.T, browser context.Context) {
 	}
 	press := func() { x.Do(chromedp.Click(chromedp.CSS("#pause"))) }
 	module(x, "./main.js")
-	snapshots := func(n int) { // come while the page is paused
+	snapshots := func(n int) { // that arrive while the page is paused
 		x.Script(`window.was = module.newest`)
 		for range n {
 			x.Until(`module.newest !== window.was`)
@@ -390,16 +390,16 @@ func testPaused(t *testing.T, browser context.Context) {
 	require.Equal(t, "1", chrome.Eval[string](x, cell("Time waited", 0, 1)))
 	x.Do(chromedp.Click(chromedp.CSS("nav a[href='#purgatory/q']")))
 	x.Until(`document.querySelector("article h2 bdi").textContent === "q" && ` + count(1))
-	x.Until(rows("Hottest keys") + ` === 2`) // there were none to freeze: the first that come are
+	x.Until(rows("Hottest keys") + ` === 2`) // there were none to freeze, so the first ones to arrive are shown
 	watch(t, q, time.Hour, "even later")
 	snapshots(2)
 	require.Equal(t, 2, chrome.Eval[int](x, rows("Hottest keys")))
-	x.Do(chromedp.Click(chromedp.CSS("nav a[href='#purgatory/p']"))) // which is gone, but not here
+	x.Do(chromedp.Click(chromedp.CSS("nav a[href='#purgatory/p']"))) // removed, but not in the frozen state
 	x.Until(`document.querySelector("article h2 bdi").textContent === "p" && document.querySelector(".gone").hidden`)
 	require.Equal(t, "1", chrome.Eval[string](x, cell("Time waited", 0, 1)))
 	require.True(t, chrome.Eval[bool](x, rows("Hottest keys")+` === 0 && document.getElementById("notice").hidden`))
 
-	// What has come is shown at once.
+	// Everything that has arrived is shown at once.
 	x.Script(`document.getElementById("pause").click(); location.hash = "#purgatory/q"; dispatchEvent(new Event("resize"))`)
 	require.True(t, chrome.Eval[bool](x, `!document.querySelector("nav a[href='#purgatory/p']")`))
 	x.Until(`document.getElementById("state").textContent === "live" && document.querySelector("article h2 bdi").textContent === "q" && ` + count(3))
@@ -417,7 +417,7 @@ func testCustom(t *testing.T, browser context.Context) {
 		}
 	}))
 	add(t, r, "broken", observe.Wheel(broken{}))
-	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#disk/broker 1: a/b") // as somebody types it
+	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#disk/broker 1: a/b") // as a person types it
 	x.Until(`document.querySelector("article h2 bdi")?.textContent === "broker 1: a/b"`)
 	x.Until(`document.querySelector("nav [aria-current] .value").textContent === "17"`)
 	x.Until(`document.title === "broker 1: a/b · limbo"`)
@@ -429,7 +429,7 @@ func testCustom(t *testing.T, browser context.Context) {
 	x.Until(`document.querySelector(".gone:not([hidden])")?.textContent === "reading the figures panicked: no levels"`)
 	require.NotContains(t, chrome.Eval[string](x, `document.body.innerText`), "NaN")
 
-	// What a search says that took too long.
+	// The message of a search that timed out.
 	module(x, "./pane.js")
 	x.Script(`window.lists = module.makeLists({ kind: "purgatory" }, async () => window.answer); document.body.append(window.lists.root)`)
 	for answer, says := range map[string]string{
@@ -441,7 +441,7 @@ func testCustom(t *testing.T, browser context.Context) {
 	}
 }
 
-// A long silence is a gap, and long intervals are not.
+// A long silence is a gap in the chart; long intervals are not.
 func testGaps(t *testing.T, browser context.Context) {
 	x := visit(t, browser, startSite(t, observe.New(), "127.0.0.1:0"), "")
 	module(x, "./ended.js")
@@ -450,16 +450,16 @@ func testGaps(t *testing.T, browser context.Context) {
 		`0, 1, 2.4, 6, 7`:     `1, 1, 1, 1`, // a hiccup
 		`0, 1, 2, 60, 61`:     `1, 1, null, 1`,
 		`0, 1, 2, 60`:         `1, 1, null`,
-		`0, 20, 40, 62, 80`:   `1, 1, 1, 1`, // 20 times what a snapshot takes
+		`0, 20, 40, 62, 80`:   `1, 1, 1, 1`, // 20 times the duration of a snapshot
 		`0, 20, 40, 140, 160`: `1, 1, null, 1`,
-		`0, 1, 2, 22, 42`:     `1, 1, 1, 1`, // it begins to take long
+		`0, 1, 2, 22, 42`:     `1, 1, 1, 1`, // intervals become long
 		`0, 20, 40, 41, 42`:   `1, 1, 1, 1`,
 	} {
 		require.Equal(t, "["+strings.ReplaceAll(want, " ", "")+"]", chrome.Eval[string](x, `JSON.stringify(module.rates([`+times+`].map(t => ({ t })), p => p.t).map(([, rate]) => rate && Math.round(rate)))`), times)
 	}
 }
 
-// tabStops presses Tab until the focus is at a text, and returns all that had it.
+// tabStops presses Tab until a text has the focus, and returns all texts that had it.
 func tabStops(x chrome.Tab, last string) (met []string) {
 	x.Helper()
 	for len(met) == 0 || met[len(met)-1] != last {
@@ -476,8 +476,8 @@ func focusOf(x chrome.Tab) string {
 	return chrome.Eval[string](x, `(e => (e.querySelector(".name") ?? e).textContent || e.id)(document.activeElement)`)
 }
 
-// noteMoves notes what a page calls that moves the point from which Tab goes on, in any
-// browser: each of these does in one at least, or is allowed to.
+// noteMoves records the page's calls that move the starting point of Tab navigation. Each of
+// these calls moves it in at least one browser, or is allowed to.
 var noteMoves = onNewDocument(`window.moves = []
 	for (const [of, names] of [
 		[Element.prototype, ["scrollIntoView", "scrollIntoViewIfNeeded"]], [Selection.prototype, Object.keys(Selection.prototype)],
@@ -491,7 +491,7 @@ var noteMoves = onNewDocument(`window.moves = []
 		}
 	}`)
 
-// requireUnmoved fails if the page has moved the point from which Tab goes on.
+// requireUnmoved fails if the page has moved the starting point of Tab navigation.
 func requireUnmoved(x chrome.Tab) {
 	x.Helper()
 	require.Empty(x, chrome.Eval[[]string](x, `window.moves`))
@@ -507,7 +507,7 @@ func testKeyboard(t *testing.T, browser context.Context) {
 	s := startSite(t, r, "127.0.0.1:0")
 	stops := []string{"Skip to the figures", "Pause", "◐ auto", "first", "second"}
 
-	// However the page is come to, Tab begins at its top.
+	// Tab begins at the top of the page, regardless of how the page was opened.
 	x := visit(t, browser, s, "#purgatory/second", noteMoves)
 	x.Until(`document.title === "second · limbo"`)
 	requireUnmoved(x)
@@ -541,7 +541,7 @@ func testKeyboard(t *testing.T, browser context.Context) {
 	require.Empty(t, chrome.Eval[[]string](x, `[...document.querySelectorAll("svg")].filter(s => s.getAttribute("role") !== "img" || !/\d/.test(s.getAttribute("aria-label"))).map(s => s.outerHTML)`))
 }
 
-// The wheel's timers move down a level while the page looks on.
+// The wheel's timers move down a level while the page is open.
 func testCascades(t *testing.T, browser context.Context) {
 	look := func(t *testing.T, motion string) chrome.Tab {
 		r := observe.New()
@@ -573,8 +573,7 @@ func testCascades(t *testing.T, browser context.Context) {
 	})
 }
 
-// Every text has a contrast of 4.5 or more, in both themes, and no page is wider than a
-// phone.
+// Every text has a contrast of at least 4.5, in both themes, and no page is wider than a phone.
 func testLegible(t *testing.T, browser context.Context) {
 	r := observe.New()
 	p := newPurgatory(t)
@@ -611,8 +610,8 @@ func testLegible(t *testing.T, browser context.Context) {
 	}
 }
 
-// asWideAsDejaVuSans spaces letters so that texts are as wide as in that font, which is wide,
-// whatever fonts are installed.
+// asWideAsDejaVuSans spaces letters so that texts are as wide as in that wide font, regardless
+// of the installed fonts.
 const asWideAsDejaVuSans = `
 	const text = document.body.appendChild(document.createElement("span"))
 	text.style.font = "14px system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
@@ -622,7 +621,7 @@ const asWideAsDejaVuSans = `
 	document.styleSheets[0].insertRule("* { letter-spacing: " + each + "px }")
 	text.remove()`
 
-// contrast is the texts whose colours are too near to what is behind them, by the formula
+// contrast returns the texts whose colours are too similar to their background, by the formula
 // of WCAG 2.
 const contrast = `(() => {
 	const parse = c => c.match(/[\d.]+/g).map(Number)
@@ -664,7 +663,7 @@ func testFiftySources(t *testing.T, browser context.Context) {
 	}
 	x := visit(t, browser, startSite(t, r, "127.0.0.1:0"), "#purgatory/tenant-49", noteMoves)
 	x.Until(`document.querySelectorAll("nav a").length === 51`)
-	x.Until(`document.querySelector(".wheel-section h3")?.textContent === "Wheel “tenant-0”"`) // which it shares
+	x.Until(`document.querySelector(".wheel-section h3")?.textContent === "Wheel “tenant-0”"`) // shared with tenant-0
 	require.True(t, chrome.Eval[bool](x, `(b => b.top >= 0 && b.bottom <= innerHeight)(document.querySelector("[aria-current]").getBoundingClientRect())`), "the selected one is in sight")
 	require.Positive(t, chrome.Eval[float64](x, `document.querySelector("nav").scrollTop`), "the list was scrolled for it")
 	requireUnmoved(x)
@@ -679,7 +678,7 @@ type broken struct{}
 func (broken) Stats() timingwheel.Stats    { return timingwheel.Stats{Pending: 3} }
 func (broken) Levels() []timingwheel.Level { panic("no levels") }
 
-// waits is an operation that waits until it is completed or its time is up.
+// waits is an operation that waits until it is completed or expires.
 type waits struct{}
 
 func (waits) TryComplete() bool                 { return false }

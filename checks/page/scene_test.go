@@ -17,8 +17,8 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel/scheduler"
 )
 
-// scene is a registry in which much goes on: 10,000 fetches of a broker that complete and
-// expire, sessions on a wheel with three levels, and calls.
+// scene is a busy registry: 10,000 fetches of a broker that complete and expire, sessions on a
+// wheel with three levels, and calls.
 type scene struct {
 	registry *observe.Registry
 	fetches  *purgatory.Purgatory[string]
@@ -80,7 +80,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// work calls a function some 50 times a second.
+// work calls a function about 50 times a second.
 func (s *scene) work(f func(round int)) {
 	s.done.Go(func() {
 		tick := time.NewTicker(20 * time.Millisecond)

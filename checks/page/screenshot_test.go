@@ -19,8 +19,8 @@ var (
 	liveliness  = flag.Duration("liveliness", 0, "for how long, up to a minute, to have the page open before")
 )
 
-// Each kind of pane, in both themes and for both sizes, can be drawn. Two of the pictures are
-// in docs.
+// Each kind of pane can be drawn, in both themes and for both sizes. Two of the pictures are in
+// docs.
 //
 //	go test ./checks/page -run Screenshots -screenshots /tmp -liveliness 40s
 func TestScreenshots(t *testing.T) {

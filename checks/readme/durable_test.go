@@ -74,7 +74,7 @@ func reports(ctx context.Context, timers *durable.Timers, send func(context.Cont
 	// end
 }
 
-// A bubble begins on Saturday, 1 January 2000: the first report is that of Monday.
+// A bubble begins on Saturday, 1 January 2000, so the first report is on Monday.
 func TestReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := memstore.New(memstore.Options{})
@@ -103,7 +103,7 @@ func TestOrdersOnRedis(t *testing.T) {
 	testOrders(t, func() (store.Store, error) { return onRedis(t.Context(), "redis://"+server.Address) })
 }
 
-// In memory, a timer for later need not be waited for.
+// In memory, in a bubble, a later timer runs without real waiting.
 func TestOrdersInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine, err := memstore.New(memstore.Options{})
@@ -119,7 +119,8 @@ func TestOrdersInABubble(t *testing.T) {
 	})
 }
 
-// testOrders opens an engine three times: what one process has scheduled, the next runs.
+// testOrders opens an engine three times: a process runs the timers that an earlier one has
+// scheduled.
 func testOrders(t *testing.T, open func() (store.Store, error)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	use := func(use func(store.Store, *durable.Timers)) {

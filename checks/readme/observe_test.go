@@ -48,7 +48,7 @@ func export(r *observe.Registry, exporter metric.Exporter) (*metric.MeterProvide
 
 // end
 
-// fetches is a purgatory in which one operation has waited, and was cancelled.
+// fetches is a purgatory in which one operation has waited and was cancelled.
 func fetches(t *testing.T) *purgatory.Purgatory[string] {
 	p, err := purgatory.New[string](purgatory.Options{})
 	require.NoError(t, err)
@@ -73,9 +73,9 @@ func TestMetrics(t *testing.T) {
 	require.Contains(t, w.Body.String(), "\nlimbo_purgatory_ended_total{name=\"fetches\",outcome=\"cancelled\"} 1\n")
 }
 
-// kept is an exporter that keeps what it was given last.
+// kept is an exporter that keeps the last export.
 type kept struct {
-	metric.Exporter // of the methods that are not called
+	metric.Exporter // its methods are not called
 
 	mu   sync.Mutex
 	data map[string]metricdata.Aggregation // guarded by mu

@@ -17,8 +17,7 @@ var (
 	marks  = regexp.MustCompile(`(?m)^\t*// (README|observe/README)$`)
 )
 
-// The blocks of Go in README.md and observe/README.md are those of this package's files,
-// and all of them.
+// The Go blocks in README.md and observe/README.md are exactly those of this package's files.
 func TestBlocks(t *testing.T) {
 	snippets := map[string][]string{} // by page
 	files, err := filepath.Glob("*_test.go")
@@ -55,7 +54,7 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// dedent takes an indentation off each line.
+// dedent removes an indentation from each line.
 func dedent(text, indentation string) string {
 	lines := strings.SplitAfter(text, "\n")
 	for i := range lines {

@@ -1,4 +1,4 @@
-// Package best finds the n greatest of many, for Oldest and Hotspots.
+// Package best finds the n greatest of many items, for Oldest and Hotspots.
 package best
 
 import (
@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// Best keeps those of the items that it is given whose rank is highest, at most n. An item
-// takes O(log n), and O(1) until there are n.
+// Best keeps the n items with the highest ranks among those added. Adding an item takes O(log
+// n), and O(1) until there are n.
 type Best[T any] struct {
 	n     int
 	items []T
-	ranks []ranked // of all items; from the n-th on a heap, the lowest first
+	ranks []ranked // of all items; a heap, the lowest first, once there are n
 	heap  bool
 }
 
@@ -21,13 +21,13 @@ type ranked struct {
 	item int
 }
 
-// New makes one for n of some items; there may be more than expected.
+// New makes a Best for n items out of some expected number; there may be more.
 func New[T any](n, expected int) *Best[T] {
 	room := max(min(n, expected), 0)
 	return &Best[T]{n: n, items: make([]T, 0, room), ranks: make([]ranked, 0, room)}
 }
 
-// full reports whether an item would have to replace another one. The ranks are a heap then.
+// full reports whether a further item would have to replace another. The ranks are a heap then.
 func (b *Best[T]) full() bool {
 	if len(b.items) < b.n {
 		return false
@@ -41,12 +41,12 @@ func (b *Best[T]) full() bool {
 	return true
 }
 
-// Accepts reports whether an item of a rank would be kept.
+// Accepts reports whether an item with this rank would be kept.
 func (b *Best[T]) Accepts(rank int64) bool {
 	return !b.full() || b.n > 0 && rank > b.ranks[0].rank
 }
 
-// Add adds an item that is accepted.
+// Add adds an item. Accepts must have returned true for its rank.
 func (b *Best[T]) Add(rank int64, item T) {
 	if !b.full() {
 		b.ranks = append(b.ranks, ranked{rank, len(b.items)})
@@ -58,7 +58,7 @@ func (b *Best[T]) Add(rank int64, item T) {
 	b.down(0)
 }
 
-// down moves an element of the heap to its place.
+// down moves an element of the heap down until the heap is valid.
 func (b *Best[T]) down(i int) {
 	h := b.ranks
 	for child := 2*i + 1; child < len(h); i, child = child, 2*child+1 {
@@ -72,13 +72,13 @@ func (b *Best[T]) down(i int) {
 	}
 }
 
-// Sorted returns the items, those with the highest rank first. Nothing is added after it.
+// Sorted returns the items, the highest rank first. Do not add items after it.
 func (b *Best[T]) Sorted() []T {
 	slices.SortFunc(b.ranks, func(x, y ranked) int {
 		if x.rank != y.rank {
 			return cmp.Compare(y.rank, x.rank)
 		}
-		return x.item - y.item // as they were added, mostly: what replaces an item has its index
+		return x.item - y.item // mostly in the order of Add: a replacement takes over the index of the item that it replaces
 	})
 	sorted := make([]T, len(b.ranks))
 	for i, x := range b.ranks {

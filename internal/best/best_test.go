@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The best n of any items, in order, are those that sorting all of them gives.
+// Best and a full sort give the same n items, in the same order.
 func TestBest(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 5))
 	for round := range 400 {

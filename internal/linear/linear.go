@@ -1,6 +1,6 @@
-// Package linear finds out whether concurrent calls are linearizable (Herlihy and Wing,
-// 1990): whether they have an order, in which each stands somewhere between its begin and
-// its end, that gives the same answers when the calls are made one by one.
+// Package linear checks whether concurrent calls are linearizable (Herlihy and Wing, 1990):
+// whether there is an order, with each call at a point between its begin and its end, in which
+// calls made one by one give the same answers.
 package linear
 
 import (
@@ -9,21 +9,21 @@ import (
 	"slices"
 )
 
-// Operation is a call that was made and what it answered. Begin and End are by any one
-// clock; two operations of which neither ends before the other begins overlap.
+// Operation is a call and its answer. Begin and End are by a clock common to all operations. Two
+// operations overlap if neither ends before the other begins.
 type Operation[C, A any] struct {
 	Call       C
 	Answer     A
 	Begin, End int64
 }
 
-// Explained reports whether operations are linearizable, from the state on that the object
-// has before them. step makes one call: it returns whether the object would answer so in a
-// state, and the state after that.
+// Explained reports whether operations are linearizable, starting with the given state of the
+// object. step makes one call: it reports whether the object would give this answer in a state,
+// and returns the state after the call.
 //
-// It tries orders depth first (Wing and Gong, 1993) and remembers from where there is none
-// (Lowe, 2017). Its time is linear in operations where few overlap, and in the worst case
-// exponential in how many do.
+// It tries orders depth first (Wing and Gong, 1993) and remembers dead ends (Lowe, 2017). Its
+// time is linear if few operations overlap, and in the worst case exponential in the number of
+// overlapping operations.
 func Explained[S comparable, C, A any](state S, step func(S, C, A) (bool, S), operations []Operation[C, A]) bool {
 	x := search[S, C, A]{
 		step: step,
@@ -39,19 +39,19 @@ func Explained[S comparable, C, A any](state S, step func(S, C, A) (bool, S), op
 type search[S comparable, C, A any] struct {
 	step       func(S, C, A) (bool, S)
 	operations []Operation[C, A] // by begin
-	made       []byte            // 1 for each that is in the order so far
+	made       []byte            // 1 for each operation that is in the order so far
 	stuck      map[place[S]]bool
 }
 
-// place is where a search can come by several orders of the same operations.
+// place is a node that the search can reach by several orders of the same operations.
 type place[S any] struct {
-	first int    // all before it are made
-	made  string // which are, from there on
+	first int    // all operations before it are made
+	made  string // which of the later ones are made
 	state S
 }
 
-// from reports whether the order can be completed: all operations before first are made,
-// and none from beyond on.
+// from reports whether the order can be completed. All operations before first are made, and
+// none from beyond on.
 func (x *search[S, C, A]) from(first, beyond int, state S) bool {
 	for first < beyond && x.made[first] == 1 {
 		first++
@@ -63,7 +63,7 @@ func (x *search[S, C, A]) from(first, beyond int, state S) bool {
 	if x.stuck[here] {
 		return false
 	}
-	// Next in the order is one that begins before any of the others has ended.
+	// The next operation in the order begins before any of the others has ended.
 	end := int64(math.MaxInt64)
 	for i := first; i < len(x.operations) && x.operations[i].Begin <= end; i++ {
 		if x.made[i] == 1 {

@@ -45,7 +45,7 @@ func TestExplained(t *testing.T) {
 	}
 }
 
-// A search that forgot where it was stuck would not end.
+// Without its memory of dead ends the search would not end.
 func TestManyThatOverlap(t *testing.T) {
 	var operations []Operation[call, int]
 	for i := range int64(18) {
@@ -55,7 +55,8 @@ func TestManyThatOverlap(t *testing.T) {
 	require.False(t, Explained(0, register, append(operations, read(2, 50, 60))))
 }
 
-// A history of calls that took effect within them is explained, however long it is.
+// A history of calls that took effect between begin and end is explained, regardless of its
+// length.
 func TestLongHistory(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var operations []Operation[call, int]
@@ -73,7 +74,7 @@ func TestLongHistory(t *testing.T) {
 	require.False(t, Explained(0, register, operations))
 }
 
-// Explained finds what trying every order finds.
+// Explained gives the same result as trying every order.
 func TestExplainedLikeEveryOrder(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	found := map[bool]int{}

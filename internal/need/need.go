@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Program returns the path of the first of the named programs that is installed, and skips
-// the test if none is; pkg is the Debian package that has them.
+// Program returns the path of the first of the named programs that is installed. It skips the
+// test if none is; pkg is the Debian package that contains them.
 func Program(t testing.TB, pkg string, names ...string) string {
 	t.Helper()
 	for _, name := range names {
@@ -21,14 +21,14 @@ func Program(t testing.TB, pkg string, names ...string) string {
 	return ""
 }
 
-// Skip skips a test because something is not installed that a Debian package has.
+// Skip skips a test because a file or program of a Debian package is not installed.
 func Skip(t testing.TB, what, pkg string) {
 	t.Helper()
 	Missing(t, what+" is not installed: Debian's package "+pkg+" has it")
 }
 
-// Missing skips a test because something is missing, which the text names. With LIMBO_REQUIRE set in
-// the environment, as CI does, the test fails.
+// Missing skips a test because something is missing, which the text names. With LIMBO_REQUIRE
+// set in the environment, as in CI, the test fails instead.
 func Missing(t testing.TB, text string) {
 	t.Helper()
 	if os.Getenv("LIMBO_REQUIRE") != "" {

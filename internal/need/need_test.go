@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// verdict is a test that notes how it ended.
+// verdict is a test that records its outcome.
 type verdict struct {
 	testing.TB
 	said string
@@ -28,7 +28,7 @@ func (v *verdict) Skip(args ...any) {
 	runtime.Goexit()
 }
 
-// look is what Program returns for b or c, and how the test ended.
+// look returns the result of Program for b or c, and the outcome of the test.
 func look(t *testing.T) (path, said string) {
 	v := &verdict{TB: t}
 	done := make(chan struct{})

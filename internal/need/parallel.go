@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Parallel lets n tests run in parallel, unless the flag -parallel gives another number. A
-// TestMain calls it where most tests wait: the default is the number of processors.
+// Parallel lets n tests run in parallel, unless the flag -parallel sets another number; the
+// default is the number of processors. Call it in a TestMain if most tests wait.
 func Parallel(n int) error {
 	if !flag.Parsed() {
 		flag.Parse()

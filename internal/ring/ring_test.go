@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The queue against a slice, while it grows, shrinks and is emptied.
+// Compares the queue with a slice, while it grows, shrinks and is emptied.
 func TestQueue(t *testing.T) {
 	var q Queue[*int]
 	var want []*int
@@ -53,7 +53,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// A queue that stays small is not copied again and again.
+// A queue that stays small is not copied repeatedly.
 func TestSmallQueueStays(t *testing.T) {
 	var q Queue[int]
 	q.Push(0)

@@ -1,11 +1,11 @@
-// Package sentinel has the errors that mean the same in all packages of limbo. Each has a
-// text of its own, and errors.Is takes it for the others, so a program that uses several
-// packages can test for one of them.
+// Package sentinel has the errors with the same meaning in all packages of limbo. Each has its
+// own text, and errors.Is treats all of a kind as equal, so a program that uses several packages
+// can test for any one of them.
 package sentinel
 
 type closed struct{ text string }
 
-// Closed returns an error for what came after a Close or Shutdown.
+// Closed returns an error for calls after a Close or Shutdown.
 func Closed(text string) error { return &closed{text} }
 
 func (e *closed) Error() string { return e.text }
@@ -18,7 +18,7 @@ func (*closed) Is(target error) bool {
 
 type full struct{ text string }
 
-// Full returns an error for what would have been more than a bound.
+// Full returns an error for calls that would exceed a limit.
 func Full(text string) error { return &full{text} }
 
 func (e *full) Error() string { return e.text }

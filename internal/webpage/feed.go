@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// The errors of [Feed.Serve], which has not written a reply then.
+// The errors of [Feed.Serve]. Serve has not written a response when it returns one.
 var (
 	ErrClosed  = errors.New("the server is shutting down")
 	ErrTooMany = errors.New("too many pages are open: close one")
 )
 
-// WriteTimeout is how long a reader may take for one reply, or for one event.
+// WriteTimeout is how long a client may take to read one response, or one event.
 const WriteTimeout = 10 * time.Second
 
 // Feed sends events to the streams of all open pages. One goroutine makes the events while there
-// is a stream, and each stream sends the newest event when it has sent the last one. So a slow
-// reader misses some, and one that never reads costs its connection's buffer. Make one with
-// [NewFeed]. It can be used by several goroutines at once.
+// is a stream, and each stream sends the newest event when it has sent its last one. So a slow
+// client misses some, and a client that never reads costs only its connection's buffer. Make one
+// with [NewFeed]. It is safe for concurrent use.
 type Feed struct {
-	// Timeout is how long a reader may take for one event. Default [WriteTimeout]. It must be set
+	// Timeout is how long a client may take to read one event. Default [WriteTimeout]. Set it
 	// before the first stream.
 	Timeout time.Duration
 
@@ -34,20 +34,20 @@ type Feed struct {
 	mu      sync.Mutex
 	streams int           // guarded by mu
 	running bool          // guarded by mu; whether the goroutine runs
-	newest  []byte        // guarded by mu; its bytes do not change. nil: there is no event yet
+	newest  []byte        // guarded by mu; its bytes do not change; nil before the first event
 	next    chan struct{} // guarded by mu; closed when there is a newer event
 }
 
-// NewFeed returns a feed of at most most streams. When there is a first stream, the feed calls
-// begin, and then, again and again, the function that begin has returned: it returns an event,
-// and when to call it next. Its context ends with Close. Both run in the feed's goroutine.
+// NewFeed returns a feed with at most most streams. With the first stream, the feed calls begin,
+// and then repeatedly the function that begin has returned: it returns an event, and the time of
+// its next call. Its context is cancelled by Close. Both run in the feed's goroutine.
 func NewFeed(most int, begin func() func(context.Context) ([]byte, time.Time)) *Feed {
 	f := &Feed{Timeout: WriteTimeout, most: most, begin: begin, next: make(chan struct{})}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f
 }
 
-// Close ends the streams, and refuses new ones. It does not wait, and may be called again.
+// Close ends the streams and refuses new ones. It does not wait, and may be called again.
 func (f *Feed) Close() { f.stop() }
 
 // Event returns a server-sent event. Its data is a JSON text without line breaks.
@@ -55,11 +55,11 @@ func Event(name string, data []byte) []byte {
 	return append(append(append(append([]byte("event: "), name...), "\ndata: "...), data...), "\n\n"...)
 }
 
-// Pause returns the least time from the start of one reading to that of the next, if the last took
-// as long as took: a second, or so long that reading takes 5 % of the time.
+// Pause returns the minimum time between the starts of two reads if the last one took as long as
+// took: a second, or long enough to keep the time spent on reading at 5 %.
 func Pause(took time.Duration) time.Duration { return max(time.Second, 20*took) }
 
-// Streams returns how many streams there are.
+// Streams returns the number of streams.
 func (f *Feed) Streams() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,8 +96,8 @@ func (f *Feed) latest() ([]byte, <-chan struct{}) {
 	return f.newest, f.next
 }
 
-// publish makes an event the newest. It reports false, and ends the feed's goroutine, if there is
-// no stream.
+// publish makes an event the newest. If there is no stream, it reports false, and the feed's
+// goroutine ends.
 func (f *Feed) publish(event []byte) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -128,11 +128,12 @@ func (f *Feed) run() {
 	}
 }
 
-// Serve sends events until the client leaves, the feed is closed or more reports false. It calls
-// more, unless more is nil, before each event, and sends the bytes that more returns after it.
+// Serve sends events until the client disconnects, the feed is closed or more reports false.
+// Unless more is nil, Serve calls it before each event, and sends the bytes that it returns
+// after the event.
 func (f *Feed) Serve(w http.ResponseWriter, r *http.Request, more func() ([]byte, bool)) error {
 	head := w.Header()
-	if r.Method == http.MethodHead { // which a pattern for GET matches: it has no end to wait for
+	if r.Method == http.MethodHead { // matched by a pattern for GET, but a stream's HEAD must end
 		head.Set("Content-Type", "text/event-stream")
 		return nil
 	}
@@ -141,11 +142,12 @@ func (f *Feed) Serve(w http.ResponseWriter, r *http.Request, more func() ([]byte
 	}
 	defer f.leave()
 	head.Set("Content-Type", "text/event-stream")
-	head.Set("X-Accel-Buffering", "no") // or a proxy may keep events back
+	head.Set("X-Accel-Buffering", "no") // otherwise a proxy may buffer events
 	out := http.NewResponseController(w)
 	send := func(text []byte) bool {
-		// The server's WriteTimeout is for the whole response: each event has its own instead. A
-		// writer without deadlines has no stream that is longer than that.
+		// The server's WriteTimeout is for the whole response, so each event gets its own
+		// deadline instead. If the writer does not support deadlines, no stream lasts longer
+		// than WriteTimeout.
 		_ = out.SetWriteDeadline(time.Now().Add(f.Timeout))
 		if _, err := w.Write(text); err != nil {
 			return false

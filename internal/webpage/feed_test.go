@@ -27,7 +27,7 @@ func TestPause(t *testing.T) {
 type client struct {
 	lines  *bufio.Scanner
 	cancel context.CancelFunc
-	err    chan error // gets what Serve has returned
+	err    chan error // receives the result of Serve
 }
 
 type pipeWriter struct {
@@ -52,7 +52,7 @@ func open(f *Feed, more func() ([]byte, bool)) *client {
 	return c
 }
 
-// next returns the next line that is not empty; "": the stream has ended.
+// next returns the next line that is not empty, or "" if the stream has ended.
 func (c *client) next() string {
 	for c.lines.Scan() {
 		if c.lines.Text() != "" {
@@ -62,7 +62,7 @@ func (c *client) next() string {
 	return ""
 }
 
-// counting is a feed whose events are numbers, one a second; begun counts how often it has begun.
+// counting is a feed whose events are numbers, one a second; begun counts the calls of begin.
 func counting(most int, begun *int) *Feed {
 	return NewFeed(most, func() func(context.Context) ([]byte, time.Time) {
 		*begun++
@@ -74,7 +74,8 @@ func counting(most int, begun *int) *Feed {
 	})
 }
 
-// One goroutine makes the events of all streams, and none without a stream. It begins anew.
+// One goroutine makes the events of all streams, and none runs without a stream. It can start
+// again.
 func TestFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := 0
@@ -120,7 +121,7 @@ func TestMoreEvents(t *testing.T) {
 	})
 }
 
-// A reader that has left in the middle of an event ends its stream.
+// A client that disconnects in the middle of an event ends its stream.
 func TestReadersThatLeave(t *testing.T) {
 	for lines := range 4 {
 		synctest.Test(t, func(t *testing.T) {
@@ -138,7 +139,7 @@ func TestReadersThatLeave(t *testing.T) {
 	}
 }
 
-// A HEAD, which a pattern for GET matches, has an end.
+// A HEAD request, which a pattern for GET matches, ends.
 func TestHead(t *testing.T) {
 	begun := 0
 	f := counting(1, &begun)

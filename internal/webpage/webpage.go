@@ -1,9 +1,9 @@
-// Package webpage is the part that the pages of observe and durable/console share: it serves
-// their files and their streams of events, and it holds the scripts and the style that both use.
+// Package webpage is the common part of the pages of observe and durable/console: it serves
+// their files and their streams of events, and contains their shared scripts and style.
 //
 // A page is a folder with an index.html, scripts (ES modules) and styles. It finds the shared
 // files below shared/: base.css, dom.js, format.js, chart.js and stream.js. All addresses are
-// relative, so a page works wherever it is mounted.
+// relative, so a page works at any path.
 package webpage
 
 import (
@@ -23,11 +23,11 @@ import (
 var shared embed.FS
 
 // policy allows the page's own files, and data from the page's own origin. The browser loads and
-// runs nothing else, whatever a key contains.
+// runs nothing else, regardless of the content of keys.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; " +
 	"form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 
-// SetHeader sets the headers that every reply of a page has: the policy above, and no storage.
+// SetHeader sets the headers of every response of a page: the policy above, and no storage.
 func SetHeader(head http.Header) {
 	head.Set("Cache-Control", "no-store")
 	head.Set("Content-Security-Policy", policy)
@@ -38,9 +38,9 @@ func SetHeader(head http.Header) {
 	head.Set("X-Frame-Options", "DENY")
 }
 
-// Redirect answers a request for a page that is mounted without the slash on which its relative
-// links depend. It reports false, and does nothing, for other requests. The redirect is relative,
-// too, for proxies that serve the page by another path.
+// Redirect answers a request for a mounted page without the trailing slash on which its relative
+// links depend. For other requests it does nothing and reports false. The redirect is relative,
+// too, for proxies that serve the page at another path.
 func Redirect(w http.ResponseWriter, r *http.Request) bool {
 	if r.URL.Path != "" {
 		return false
@@ -55,7 +55,7 @@ func Redirect(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // Handle adds the files of a page to mux: index.html at /, the others by their names, and the
-// shared ones below /shared/. It panics if a file cannot be read. Browsers keep the files, and
+// shared ones below /shared/. It panics if a file cannot be read. Browsers cache the files, and
 // ask each time whether they have changed.
 func Handle(mux *http.ServeMux, own fs.FS) {
 	handleFolder(mux, "GET /", own)

@@ -44,7 +44,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A browser asks whether a file has changed, and gets it only if it has.
+// A browser asks whether a file has changed, and downloads it only if it has.
 func TestFilesAreKept(t *testing.T) {
 	get := serve(t, fstest.MapFS{"a.js": {Data: []byte("1")}})
 	w := get("/a.js")

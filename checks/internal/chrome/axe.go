@@ -40,8 +40,8 @@ func NewAxe(x Tab) Axe {
 	return Axe{x, string(source)}
 }
 
-// Check applies all rules to the view that is shown with light colours, and the rules for colours
-// with dark ones. The test fails for serious and critical findings, and logs the others.
+// Check applies all rules to the current view with light colours, and the rules for colours with
+// dark ones. The test fails for serious and critical findings, and logs the others.
 func (a Axe) Check(view string) {
 	x := a.x
 	x.Helper()
@@ -52,7 +52,8 @@ func (a Axe) Check(view string) {
 			rules = `, runOnly: ["cat.color"]`
 		}
 		x.inject(a.source)
-		// The page's own policy holds: axe-core runs by the protocol of the browser's tools.
+		// The page's own policy still applies: axe-core runs through the browser's DevTools
+		// protocol.
 		found, err := chromedp.Run(x.Ctx, chromedp.Evaluate[[]finding](`axe.run(document, { preload: false, resultTypes: ["violations"]`+rules+` }).then(r => r.violations.map(v => ({
 			Rule: v.id, Impact: v.impact, Help: v.help, Nodes: v.nodes.map(n => n.target.join(" ") + "  " + n.html.slice(0, 200) + "  " + n.failureSummary.replaceAll("\n", " ")),
 		})))`, chromedp.EvalAwaitPromise))
@@ -68,7 +69,7 @@ func (a Axe) Check(view string) {
 	}
 }
 
-// inject runs a script in the page, unless it has run there.
+// inject runs a script in the page, unless it has run there before.
 func (x Tab) inject(source string) {
 	x.Helper()
 	if !Eval[bool](x, `"axe" in window`) {

@@ -20,8 +20,8 @@ import (
 )
 
 // Main runs the tests of a package, which share a browser, and returns the exit code. Parallel
-// tests wait for other processes most of the time, so more of them run at once than there are
-// processors; but each open tab costs time as well.
+// tests mostly wait for other processes, so more of them run at once than there are processors;
+// but each open tab costs time as well.
 func Main(m *testing.M) (code int) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "8"); err != nil {
@@ -40,12 +40,12 @@ var shared browser
 
 type browser struct {
 	mu    sync.Mutex
-	ctx   context.Context // guarded by mu; nil: it has not been started
-	close func() error    // guarded by mu
+	ctx   context.Context // guarded by mu; nil before the start
+	close func() error    // guarded by mu; nil before the start
 }
 
 // Browser returns the context of the browser that the tests of the process share. Its process
-// starts with the first call, without a window, and lives until Main ends. A test that lacks
+// starts with the first call, without a window, and runs until Main ends. A test that lacks
 // Chromium is skipped.
 func Browser(t *testing.T) context.Context {
 	t.Helper()
@@ -55,13 +55,13 @@ func Browser(t *testing.T) context.Context {
 	if shared.ctx == nil {
 		options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.DisableGPU,
 			chromedp.Flag("force-prefers-reduced-motion", true),
-			chromedp.Flag("renderer-process-limit", "4")) // tabs share processes, each of which takes long to start
+			chromedp.Flag("renderer-process-limit", "4")) // tabs share processes, which are slow to start
 		if os.Geteuid() == 0 {
 			options = append(options, chromedp.NoSandbox)
 		}
 		allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
 		ctx, closeTab := chromedp.NewContext(allocator)
-		require.NoError(t, chromedp.Do(ctx)) // the browser lives as long as this context
+		require.NoError(t, chromedp.Do(ctx)) // the browser runs as long as this context
 		shared.ctx = ctx
 		shared.close = func() error {
 			defer end()
@@ -84,9 +84,9 @@ func (b *browser) end() error {
 	return b.close()
 }
 
-// Open opens a tab, which is closed when the test ends. It behaves like one that the user looks
-// at and types into, whatever other tabs the browser has. All tabs share their cookies, which
-// browsers keep by host and not by port.
+// Open opens a tab, which is closed when the test ends. It behaves as if it had the user's
+// focus, regardless of other tabs. All tabs share their cookies, which browsers keep by host and
+// not by port.
 func Open(t *testing.T, browser context.Context, patience time.Duration, actions ...chromedp.Action[chromedp.Void]) Tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
@@ -106,16 +106,16 @@ var focused = chromedp.Func(func(ctx context.Context, t *chromedp.Target) error 
 type Tab struct {
 	*testing.T
 	Ctx      context.Context
-	Patience time.Duration // of Until: what takes that long has failed
+	Patience time.Duration // time limit of Until
 }
 
-// Do carries out actions.
+// Do runs actions.
 func (x Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	x.Helper()
 	require.NoError(x, chromedp.Do(x.Ctx, actions...))
 }
 
-// Eval returns the value of an expression of the page's.
+// Eval returns the value of an expression in the page.
 func Eval[V any](x Tab, expression string) V {
 	x.Helper()
 	v, err := chromedp.Run(x.Ctx, chromedp.Evaluate[V](expression))
@@ -129,8 +129,9 @@ func (x Tab) Script(statements string) {
 	require.True(x, Eval[bool](x, "{"+statements+"}; true"))
 }
 
-// Until waits, within the page, for an expression to be true. One that throws is not. It is
-// a promise and not chromedp's Poll, which needs the eval that the pages' policies forbid.
+// Until waits, within the page, for an expression to be true. An expression that throws counts
+// as false. It uses a promise and not chromedp's Poll, which needs the eval that the pages'
+// policies forbid.
 func (x Tab) Until(expression string) {
 	x.Helper()
 	_, err := chromedp.Run(x.Ctx, chromedp.Evaluate[bool](fmt.Sprintf(`new Promise((resolve, reject) => {

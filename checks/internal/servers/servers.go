@@ -20,7 +20,7 @@ import (
 	"github.com/seed-782fa212/limbo/internal/need"
 )
 
-const patience = time.Minute // a server that takes longer to start has failed
+const patience = time.Minute // time limit for the start of a server
 
 // Server is a process that ends with the test.
 type Server struct {
@@ -34,7 +34,7 @@ func start(t *testing.T, cmd *exec.Cmd) (*os.Process, func() error) {
 	require.NoError(t, cmd.Start())
 	wait := sync.OnceValue(cmd.Wait)
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it also ends a process that is stopped by SIGSTOP
+		_ = cmd.Process.Kill() // also ends a process that is stopped by SIGSTOP
 		_ = wait()
 	})
 	return cmd.Process, wait
@@ -95,8 +95,8 @@ var built struct {
 	err  error
 }
 
-// program returns the path of timerd, which is built once per process, without the symbols of
-// debuggers, which take most of the time.
+// program returns the path of timerd. It is built once per process, without debug symbols, which
+// take most of the build time.
 func program(t *testing.T) string {
 	t.Helper()
 	built.once.Do(func() {
@@ -115,8 +115,8 @@ func program(t *testing.T) string {
 // Remove removes the program that Timerd has built. A TestMain calls it after the tests.
 func Remove() { _ = os.RemoveAll(built.dir) }
 
-// Timerd starts timerd with these flags, and a token unless that is empty. Its address is chosen
-// by the kernel.
+// Timerd starts timerd with the given flags, and with a token unless token is empty. The kernel
+// chooses its address.
 func Timerd(t *testing.T, token string, flags ...string) Server {
 	t.Helper()
 	cmd := exec.Command(program(t), append([]string{"-listen", "127.0.0.1:0", "-log", "json"}, flags...)...)
