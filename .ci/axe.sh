@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs axe-core, which checks how accessible the pages are, where checks/internal/chrome looks
-# for it. It needs npm.
+# Installs axe-core, which checks the accessibility of the pages, in the folder where
+# checks/internal/chrome expects it. It needs npm.
 set -euo pipefail
 
 version=4.14.1

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Drives examples/broker with kcat, that is with librdkafka: a client that shares
-# no code with this repository. Each check prints a line; the first that fails
-# ends the script.
+# Drives examples/broker with kcat, and so with librdkafka: a client that shares no code with
+# this repository. Each check prints a line; the first failed check ends the script.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -29,7 +28,7 @@ fail() {
 }
 
 go build ${GOBUILDFLAGS:-} -o "$dir/broker" ./examples/broker
-# Port 0: the kernel picks a free one, and the broker says which.
+# Port 0: the kernel picks a free port, and the broker prints it.
 "$dir/broker" -serve -addr 127.0.0.1:0 -partitions 3 >"$dir/out" 2>"$dir/err" </dev/null &
 broker=$!
 addr=""
@@ -41,7 +40,7 @@ for _ in $(seq 100); do
 done
 [ -n "$addr" ] || fail "broker does not say where it listens"
 
-# What this kcat can do at all: without the codec, librdkafka refuses the setting.
+# The features of this kcat: librdkafka rejects the setting of a codec that it lacks.
 features=$(kcat -V | sed -n 's/.*builtin.features=\([^)]*\)).*/\1/p')
 echo "kcat: $(kcat -V | sed -n 's/.*\(librdkafka [^ ]*\).*/\1/p'), features: $features"
 
@@ -54,7 +53,7 @@ round() {
 	shift
 	timeout 60 kcat -b "$addr" -P -t "$name" -p 0 "$@" <"$dir/want" 2>"$err" ||
 		fail "$name: produce: $(cat "$err")"
-	# librdkafka does not fail when it will not do as told; it logs and sends plain.
+	# If librdkafka cannot do as told, it does not fail: it logs and sends uncompressed.
 	if grep -qiE 'not compressing|unsupported|disabl' "$err"; then
 		fail "$name: kcat did not do as told: $(cat "$err")"
 	fi
@@ -64,7 +63,8 @@ round() {
 	echo "ok: $name: $messages messages out and back${*:+, $*}"
 }
 
-# They mostly wait, so they run next to each other, and to the group below.
+# The rounds mostly wait, so they run in parallel with each other and with the group
+# below.
 begin_round() {
 	(trap - EXIT && round "$@") &
 	rounds+=($!)
@@ -81,8 +81,8 @@ for codec in gzip snappy lz4 zstd; do
 	begin_round "$codec-idempotent" -z "$codec" -X enable.idempotence=true
 done
 
-# A group of three: each reads one of the three partitions. One is killed without
-# a chance to say so; its partition is read again when its session has ended.
+# A group of three: each reads one of the three partitions. One is killed without a chance
+# to leave; another member reads its partition after its session has expired.
 session=2 # seconds
 for p in 0 1 2; do
 	echo "first $p" | timeout 30 kcat -b "$addr" -P -t grouped -p "$p" || fail "group: produce"
@@ -93,7 +93,7 @@ for i in 0 1 2; do
 		-X topic.metadata.refresh.interval.ms=1000 -u -q -f '%p %s\n' grouped >"$dir/member$i" 2>"$dir/member$i.err" &
 	members+=($!)
 done
-# Produces the next number to each partition, which shows what member reads it now.
+# Produces the next number to each partition, which shows the member that reads it now.
 number=0
 produce_next() {
 	number=$((number + 1))
@@ -133,8 +133,9 @@ for _ in $(seq 600); do
 done
 after=$(((($(date +%s%N)) - killed) / 1000000))
 [ -n "$taken" ] || fail "group: nobody reads the killed member's partition: $(tail -n 3 "$dir"/member?)"
-# That it is not given away before is tested in virtual time: here its last heartbeat may
-# have been as long ago as it was not running.
+# A test in virtual time checks that the partition is not reassigned earlier. Here the
+# member's last heartbeat may be as old as the time for which its process was not
+# scheduled.
 echo "ok: a member killed with SIGKILL is replaced after $after ms, its session being ${session} s"
 for i in 0 1 2; do
 	if [ "$i" != "$victim" ]; then
@@ -145,7 +146,7 @@ done
 members=()
 
 for process in "${rounds[@]}"; do
-	wait "$process" || exit 1 # it has said why
+	wait "$process" || exit 1 # it has printed the reason
 done
 rounds=()
 
@@ -160,7 +161,7 @@ offset=$(timeout 30 kcat -b "$addr" -Q -t plain:0:1) || fail "kcat -Q"
 [ "$offset" = "plain [0] offset 0" ] || fail "kcat -Q says $offset"
 echo "ok: -Q finds an offset by time"
 
-# A consumer that waits at the end must hear of the shutdown, not hang.
+# A consumer that waits at the end must learn of the shutdown, not hang.
 timeout 30 kcat -b "$addr" -C -t plain -p 0 -o end -q >/dev/null 2>&1 &
 waiting=$!
 sleep 1

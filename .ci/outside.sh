@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Uses each published module from a module outside of the workspace, and compares what that
-# brings along with a budget:
+# Uses each published module from a module outside of the workspace, and compares its
+# dependencies with a budget:
 #
 #	bash .ci/outside.sh go1.25.14 go1.26.0
 #
-# The arguments are toolchains, the oldest first. Each row takes the oldest that the go.mod
-# files allow, and prints how many packages of others its program links, of how many
-# modules, and how many modules of others are in its module graph.
+# The arguments are toolchains, the oldest first. Each row uses the oldest one that the
+# go.mod files allow, and prints how many third-party packages its program links, from how
+# many modules, and how many third-party modules are in its module graph.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -16,9 +16,9 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export GOWORK=off GOFLAGS=-mod=mod
 
-# testify and what it needs, which limbo's own tests bring into each module graph.
+# testify and its dependencies, which limbo's own tests add to each module graph.
 testify='github\.com/(stretchr/(testify|objx)|davecgh/go-spew|pmezard/go-difflib)|go\.yaml\.in/yaml/v3|gopkg\.in/(yaml\.v3|check\.v1)'
-# Test tools, which must be in none.
+# Test tools, which no module graph may contain.
 tools='github\.com/(chromedp|anishathalye|netresearch)/'
 
 fail() {
@@ -26,9 +26,9 @@ fail() {
 	exit 1
 }
 
-# row NAME LINKED GRAPH builds and runs the program of standard input, which prints ok. It
-# may link LINKED modules of others. GRAPH is "linked" if its module graph may hold nothing
-# else but testify, or "any" if only test tools are refused.
+# row NAME LINKED GRAPH builds and runs the program on standard input, which prints ok. It
+# may link LINKED third-party modules. GRAPH is "linked" if the rest of its module graph
+# may only be testify, or "any" if only test tools are forbidden.
 row() {
 	local name=$1 most=$2 graph=$3 module toolchain
 	rm -rf "$dir/app"
@@ -102,7 +102,7 @@ func main() {
 }
 GO
 
-# timers IMPORT OPEN is a program that runs one timer, in the engine that OPEN opens.
+# timers IMPORT OPEN is a program that runs one timer, with the engine that OPEN opens.
 timers() {
 	cat <<GO
 package main

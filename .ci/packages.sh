@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the Debian packages named, those whose program is not there yet. Each
-# argument is a package, or package:program if the two differ; or package:/path of a
-# file that it has, if it has no program.
+# Installs those of the named Debian packages whose program is missing. Each argument is a
+# package, or package:program if the two differ, or package:/path of one of its files if
+# it has no program.
 set -euo pipefail
 
 missing=()

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// changeDays are the days of the page's table.
+// changeDays are the days in the table of docs/schedules.md.
 var changeDays = []struct {
 	title, zone string
 	year        int
@@ -35,7 +35,7 @@ var changeTable = []struct {
 	{"0 2-4 * * *", [4]string{"03:00+02:00, 04:00+02:00", "02:00+02:00, 03:00+01:00, 04:00+01:00", "02:30+11:00, 03:00+11:00, 04:00+11:00", "02:00+10:30, 03:00+10:30, 04:00+10:30"}},
 }
 
-// The planned times of the days on which clocks change are those of docs/schedules.md.
+// The planned times on the days of clock changes match docs/schedules.md.
 func TestDaysTheClocksChange(t *testing.T) {
 	t.Parallel()
 	table := "| spec |"

@@ -5,19 +5,18 @@ import (
 	"time"
 )
 
-// Every is a schedule with a fixed period. Its times are the Unix epoch, 1 January
-// 1970 in UTC, plus Offset plus a multiple of Period. They depend on nothing else, so
-// all processes agree on them, also after a restart. The arithmetic is exact. The
-// clocks of a time zone do not matter: a period of 24 hours is at another wall clock
-// in summer.
+// Every is a schedule with a fixed period. Its times are the Unix epoch, 1 January 1970 in UTC,
+// plus Offset plus a multiple of Period. They depend on nothing else, so all processes agree on
+// them, also after a restart. The arithmetic is exact. Clock changes of a time zone have no
+// effect: with a period of 24 hours the wall-clock time differs between summer and winter.
 //
-// An Every that [Every.Check] refuses never matches.
+// An Every that [Every.Check] rejects never matches.
 type Every struct {
-	// Period is the time from one run to the next: 1 s to 3650 days, in whole
-	// milliseconds. It has no default.
+	// Period is the time from one run to the next: 1 s to 3650 days, in whole milliseconds. It
+	// has no default.
 	Period time.Duration
-	// Offset is the time of the first run after the epoch: 0 to below Period, in whole
-	// milliseconds. The default is 0.
+	// Offset is the time of the first run after the epoch: at least 0 and less than Period, in
+	// whole milliseconds. The default is 0.
 	Offset time.Duration
 }
 
@@ -26,8 +25,8 @@ const (
 	maxPeriod = 3650 * 24 * time.Hour
 )
 
-// Check returns an error that names the field, its value and its range if a field is
-// out of its range.
+// Check returns an error if a field is out of range. The error names the field, its value and
+// its range.
 func (e Every) Check() error {
 	switch {
 	case e.Period < minPeriod || e.Period > maxPeriod:
@@ -42,15 +41,16 @@ func (e Every) Check() error {
 	return nil
 }
 
-// Next returns the first planned time that is after a time, in the location of that
-// time. It returns the zero time if there is none before the year 2263, and for an
-// Every that Check refuses. It takes some nanoseconds and allocates nothing.
+// Next returns the first planned time after a time, in the location of that time. It returns the
+// zero time if there is none before the year 2263, and for an Every that Check rejects. It takes
+// some nanoseconds and allocates nothing.
 func (e Every) Next(after time.Time) time.Time {
 	if e.Check() != nil {
 		return time.Time{}
 	}
 	period, offset := e.Period.Milliseconds(), e.Offset.Milliseconds()
-	// UnixMilli rounds down, so a time within a millisecond is after its start, too.
+	// UnixMilli rounds down, so a time within a millisecond is after that millisecond's start,
+	// too.
 	since := after.UnixMilli() - offset
 	run := since / period
 	if since%period < 0 {

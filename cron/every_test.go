@@ -51,7 +51,8 @@ func TestEveryNext(t *testing.T) {
 	}
 }
 
-// A time is planned if and only if it is whole periods from the first one, whatever was asked before.
+// A time is planned if and only if it is whole periods from the first one, regardless of earlier
+// calls.
 func TestEveryAgrees(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(7, 8))

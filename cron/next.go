@@ -9,20 +9,20 @@ import (
 const (
 	minute = 60
 	day    = 24 * 60 * minute
-	// lastYear bounds each search. A spec that matches does so within 40 years; time
-	// zones are not known that far ahead anyway.
+	// lastYear limits each search. A spec that can match does so within 40 years; the rules of
+	// time zones are not known that far ahead anyway.
 	lastYear = 2262
-	// longestStep is more than any zone's clocks have been set back at once: 24 hours,
-	// where a zone changed its side of the date line.
+	// longestStep is more than the largest step by which a zone's clocks have been set back: 24
+	// hours, where a zone changed its side of the date line.
 	longestStep = 2 * day
 )
 
-// Next returns the first planned time that is after a time, in the location of that
-// time. It returns the zero time if there is none before the year 2263, and for the
-// zero Spec. The package's comment says what happens when the clocks change.
+// Next returns the first planned time after a time, in the location of that time. It returns the
+// zero time if there is none before the year 2263, and for the zero Spec. The package comment
+// describes clock changes.
 //
-// It takes less than a microsecond, or some microseconds if the spec next matches
-// years ahead, and allocates nothing.
+// It takes less than a microsecond, or some microseconds if the spec next matches years ahead,
+// and allocates nothing.
 func (s Spec) Next(after time.Time) time.Time {
 	if s.minutes == 0 || after.Year() > lastYear {
 		return time.Time{}
@@ -39,15 +39,14 @@ func (s Spec) Next(after time.Time) time.Time {
 	return time.Unix(unix, 0).In(loc)
 }
 
-// Zoned is a spec in a time zone, which [Spec.In] returns. The zero Zoned never
-// matches.
+// Zoned is a spec in a time zone, returned by [Spec.In]. The zero Zoned never matches.
 type Zoned struct {
 	spec Spec
 	loc  *time.Location
 }
 
-// In binds a spec to a time zone: the spec's times are those of the zone's wall clock,
-// whatever the location of the argument of Next. It panics if loc is nil.
+// In binds a spec to a time zone: its times are those of the zone's wall clock, regardless of
+// the location of Next's argument. It panics if loc is nil.
 func (s Spec) In(loc *time.Location) Zoned {
 	if loc == nil {
 		panic("cron: the location of Spec.In is nil")
@@ -55,7 +54,7 @@ func (s Spec) In(loc *time.Location) Zoned {
 	return Zoned{s, loc}
 }
 
-// Next is as [Spec.Next], in the zone of z; so is the time that it returns.
+// Next is like [Spec.Next] in the zone of z, and returns a time in that zone.
 func (z Zoned) Next(after time.Time) time.Time {
 	if z.loc == nil {
 		return time.Time{}
@@ -63,8 +62,8 @@ func (z Zoned) Next(after time.Time) time.Time {
 	return z.spec.Next(after.In(z.loc))
 }
 
-// Times below are Unix seconds. A wall clock is a time plus the zone's offset at that
-// time, so it is the Unix time at which a clock in UTC shows the same.
+// Times below are Unix seconds. A wall clock is a time plus the zone's offset at that time, so
+// it is the Unix time at which a clock in UTC shows the same.
 
 // nextElapsed returns the first time after a time at which the wall clock matches.
 func (s Spec) nextElapsed(after int64, loc *time.Location) (int64, bool) {
@@ -80,11 +79,12 @@ func (s Spec) nextElapsed(after int64, loc *time.Location) (int64, bool) {
 // nextFixed returns the time at which the next named wall clock is reached for the
 // first time. A wall clock that does not exist is reached at the end of its gap.
 func (s Spec) nextFixed(after int64, loc *time.Location) (int64, bool) {
-	// If the clocks were set back not long ago, the wall clock has been further than now.
+	// If the clocks were set back recently, the wall clock was ahead of its present value
+	// before.
 	p := periodAt(after-longestStep, loc)
 	reached := int64(math.MinInt64)
 	for p.end <= after {
-		reached = max(reached, p.end+p.offset-1) // the period does not show its end
+		reached = max(reached, p.end+p.offset-1) // the period excludes its end
 		p = p.next()
 	}
 	wall, ok := s.nextWall(max(reached, after+p.offset))
@@ -97,14 +97,14 @@ func (s Spec) nextFixed(after int64, loc *time.Location) (int64, bool) {
 	return max(p.start, wall-p.offset), true
 }
 
-// period is a time in which a zone has one offset.
+// period is a time span in which a zone has one offset.
 type period struct {
-	start, end int64 // without the end
+	start, end int64 // end is exclusive
 	offset     int64 // seconds east of UTC
 	loc        *time.Location
 }
 
-// periodAt returns the period that begins at a time, or the rest of one from there.
+// periodAt returns the period that begins at a time, or the rest of the period around that time.
 func periodAt(start int64, loc *time.Location) period {
 	t := time.Unix(start, 0).In(loc)
 	_, offset := t.Zone()
@@ -122,10 +122,10 @@ func periodAt(start int64, loc *time.Location) period {
 
 func (p period) next() period { return periodAt(p.end, p.loc) }
 
-// reaches reports whether the period ends after its wall clock shows a time.
+// reaches reports whether the wall clock reaches a time before the end of the period.
 func (p period) reaches(wall int64) bool { return wall-p.offset < p.end }
 
-// nextWall returns the first whole minute after a wall clock that the spec names.
+// nextWall returns the first whole minute named by the spec after a wall clock.
 func (s Spec) nextWall(wall int64) (int64, bool) {
 	clock := time.Unix(wall, 0).UTC()
 	year, month, date := clock.Date()
@@ -149,8 +149,8 @@ func (s Spec) nextWall(wall int64) (int64, bool) {
 	return 0, false
 }
 
-// minuteFrom returns the first minute of a day that is named, from a time on, as
-// minutes since midnight. The minute may be 60.
+// minuteFrom returns the first named minute of a day at or after hour:minute, in minutes since
+// midnight. minute may be 60.
 func (s Spec) minuteFrom(hour, minute int) (int, bool) {
 	if minutes := s.minutes >> minute << minute; s.hours>>hour&1 != 0 && minutes != 0 {
 		return hour*60 + bits.TrailingZeros64(minutes), true
@@ -159,12 +159,12 @@ func (s Spec) minuteFrom(hour, minute int) (int, bool) {
 	return bits.TrailingZeros32(hours)*60 + bits.TrailingZeros64(s.minutes), hours != 0
 }
 
-// daysOf returns the days of a month that match: bit n for day n.
+// daysOf returns the matching days of a month: bit n for day n.
 func (s Spec) daysOf(year, month int) uint32 {
 	if s.months>>month&1 == 0 {
 		return 0
 	}
-	// Bit n of weeks is that of day n%7 of the week.
+	// Bit n of weeks is the bit of day n%7 of the week.
 	weeks := uint64(s.week) * (1 + 1<<7 + 1<<14 + 1<<21 + 1<<28 + 1<<35)
 	first := time.Date(year, time.Month(month), 1, 0, 0, 0, 0, time.UTC).Weekday()
 	ofWeek := uint32(weeks >> first << 1)
@@ -175,7 +175,7 @@ func (s Spec) daysOf(year, month int) uint32 {
 	return days & (1<<(daysIn(year, month)+1) - 2)
 }
 
-// daysIn returns how many days a month has.
+// daysIn returns the number of days in a month.
 func daysIn(year, month int) int {
 	return time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day()
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// runsFrom returns the times of a schedule from a time on, without it, as RFC 3339.
+// runsFrom returns the times of a schedule after a time, as RFC 3339.
 func runsFrom(s interface{ Next(time.Time) time.Time }, after time.Time, count int) (list []string) {
 	for range count {
 		after = s.Next(after)
@@ -29,7 +29,7 @@ func TestInWithoutALocation(t *testing.T) {
 	require.PanicsWithValue(t, "cron: the location of Spec.In is nil", func() { Spec{}.In(nil) })
 }
 
-// Next is in the location of its argument, and that of In in its own.
+// Spec.Next returns a time in the location of its argument, Zoned.Next in its own location.
 func TestLocation(t *testing.T) {
 	t.Parallel()
 	berlin, noon := zone(t, "Europe/Berlin"), parse(t, "0 12 * * *")
@@ -40,7 +40,7 @@ func TestLocation(t *testing.T) {
 	require.Equal(t, time.Date(2026, 7, 2, 12, 0, 0, 0, berlin), noon.In(berlin).Next(after.Add(10*time.Hour)))
 }
 
-// A time that is planned is not after itself; one within the second after it is past it.
+// A planned time is not after itself; a time within the second after it is past it.
 func TestStrictlyAfter(t *testing.T) {
 	t.Parallel()
 	for _, s := range []Spec{parse(t, "0 12 * * *"), parse(t, "0 */12 * * 1-7")} {
@@ -63,7 +63,7 @@ func TestNothingAfter2262(t *testing.T) {
 	require.Equal(t, time.Date(2, 1, 1, 0, 0, 0, 0, time.UTC), yearly.Next(time.Time{}))
 }
 
-// A day matches when either field does, if neither begins with a star, and when both do if one does.
+// A day matches if either field does, if neither begins with a star, and if both do otherwise.
 func TestDays(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[string][]string{
@@ -80,7 +80,7 @@ func TestDays(t *testing.T) {
 	}
 }
 
-// 29 February is up to 8 years away, and 40 if it must be a Sunday.
+// 29 February is up to 8 years away, or up to 40 if it must be a Sunday.
 func TestLeapDay(t *testing.T) {
 	t.Parallel()
 	after := time.Date(2092, 2, 29, 0, 0, 0, 0, time.UTC)
@@ -90,7 +90,7 @@ func TestLeapDay(t *testing.T) {
 	require.Equal(t, "2128-02-29T00:00:00+01:00", sundays.In(zone(t, "Europe/Berlin")).Next(after).Format(time.RFC3339))
 }
 
-// Days 29 to 31 are left out in months that do not have them.
+// Days 29 to 31 are skipped in months that do not have them.
 func TestDays29To31(t *testing.T) {
 	t.Parallel()
 	after := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
@@ -99,7 +99,8 @@ func TestDays29To31(t *testing.T) {
 	require.Equal(t, []string{"2026-02-28T00:00:00Z", "2026-03-28T00:00:00Z", "2026-03-29T00:00:00Z", "2026-03-30T00:00:00Z", "2026-03-31T00:00:00Z", "2026-04-28T00:00:00Z"}, runsFrom(parse(t, "0 0 28-31 * *"), after, 6))
 }
 
-// In every zone a year has the runs that it must have: none stalls at a change, or repeats a day.
+// In every zone a year has the expected runs: no schedule stalls at a clock change, or repeats a
+// day.
 func TestNotStuckAfterAChange(t *testing.T) {
 	t.Parallel()
 	for _, name := range zones {
@@ -110,7 +111,7 @@ func TestNotStuckAfterAChange(t *testing.T) {
 			for spec, want := range map[string]int{
 				"30 2 * * *":   days,
 				"0 0 * * *":    days,
-				"*/30 * * * *": days * 48, // what one change takes, the other gives back
+				"*/30 * * * *": days * 48, // the two clock changes cancel out
 			} {
 				s, at, count := parse(t, spec), begin.Add(-1), 0
 				for {
@@ -148,7 +149,7 @@ func TestEndOfALeapYear(t *testing.T) {
 	require.Equal(t, july, parse(t, "0 */12 1 7 *").Next(after.Add(-12*time.Hour)).Add(12*time.Hour))
 }
 
-// A list of hours is fixed, also if it has an element with a star.
+// A list of hours is fixed, even if one of its elements has a star.
 func TestListOfHoursIsFixed(t *testing.T) {
 	t.Parallel()
 	after := time.Date(2026, 3, 29, 0, 0, 0, 0, zone(t, "Europe/Berlin"))

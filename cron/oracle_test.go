@@ -11,17 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// naive is a spec as the oracle knows it: what each field allows, without any parser.
+// naive is the oracle's form of a spec: the values that each field allows, without a parser.
 type naive struct {
 	text                               string
 	minutes, hours, days, months, week set
 	starHours, starDays, starOfWeeks   bool
 }
 
-// set says of each value whether a field allows it.
+// set says for each value whether a field allows it.
 type set [60]bool
 
-// names reports whether a wall clock, as a time in UTC, is one of the spec's.
+// names reports whether the spec names a wall clock, given as a time in UTC.
 func (n *naive) names(wall time.Time) bool {
 	if wall.Second() != 0 || !n.minutes[wall.Minute()] || !n.hours[wall.Hour()] || !n.months[int(wall.Month())] {
 		return false
@@ -33,7 +33,7 @@ func (n *naive) names(wall time.Time) bool {
 	return day || week
 }
 
-// randomField returns a field and the values from min to max that it means.
+// randomField returns a field, and its values from min to max.
 func randomField(rnd *rand.Rand, min, max int) (text string, values set, star bool) {
 	n := max - min + 1
 	switch rnd.IntN(6) {
@@ -80,7 +80,7 @@ func randomSpec(rnd *rand.Rand) *naive {
 	var texts [5]string
 	texts[0], n.minutes, _ = randomField(rnd, 0, 59)
 	texts[1], n.hours, n.starHours = randomField(rnd, 0, 23)
-	if rnd.IntN(2) == 0 { // at the hours when clocks change
+	if rnd.IntN(2) == 0 { // at hours of clock changes
 		texts[1], n.hours, n.starHours = "0-3", set{true, true, true, true}, false
 	}
 	texts[2], n.days, n.starDays = randomField(rnd, 1, 31)
@@ -127,7 +127,7 @@ func newSpan(zone *time.Location, from time.Time, length, step time.Duration) *s
 
 // runs returns the times at which a spec runs, except at the first step.
 func (s *span) runs(n *naive) (runs []time.Time) {
-	highest := s.walls[0] // the furthest that the wall clock has been
+	highest := s.walls[0] // the latest wall clock so far
 	for i, wall := range s.walls[1:] {
 		run := false
 		if n.starHours {
@@ -144,8 +144,8 @@ func (s *span) runs(n *naive) (runs []time.Time) {
 	return runs
 }
 
-// check compares Next with the oracle, from the start on and from random times. The
-// oracle does not know what was before its start, so the first two days do not count.
+// check compares Next with the oracle, from the start on and from random times. The oracle does
+// not know the time before its start, so the first two days do not count.
 func (s *span) check(t *testing.T, rnd *rand.Rand, n *naive) (count int) {
 	t.Helper()
 	spec, err := Parse(n.text)
@@ -184,7 +184,7 @@ func (s *span) check(t *testing.T, rnd *rand.Rand, n *naive) (count int) {
 	return len(runs)
 }
 
-// changes returns the times of some years at which a zone's offset changes.
+// changes returns the times in some years at which a zone's offset changes.
 func changes(zone *time.Location, years ...int) (all []time.Time) {
 	for _, year := range years {
 		offsetOf := func(t time.Time) int { _, offset := t.In(zone).Zone(); return offset }
@@ -212,7 +212,7 @@ func zone(t testing.TB, name string) *time.Location {
 	return loc
 }
 
-// Next agrees with a walk through real time, minute by minute, around the changes of many
+// Next agrees with a walk through real time, minute by minute, around the clock changes of many
 // zones, on days without a change, and at the end of a leap year.
 func TestOracle(t *testing.T) {
 	t.Parallel()
@@ -235,8 +235,8 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// Offsets need not be whole minutes: those of Monrovia, until 1972, and of Dublin, in 1916,
-// end at 30 and at 39 seconds.
+// Offsets need not be whole minutes: those of Monrovia, until 1972, and of Dublin, in 1916, end
+// in 30 and in 39 seconds.
 func TestOracleSeconds(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]time.Time{

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Spec is a parsed cron spec. [Parse] returns one. Specs of the same text are equal
-// by ==. The zero Spec never matches.
+// Spec is a parsed cron spec, returned by [Parse]. Specs with the same text are equal by ==. The
+// zero Spec never matches.
 type Spec struct {
 	text    string
 	minutes uint64 // bit n: minute n
@@ -18,11 +18,11 @@ type Spec struct {
 	months  uint16 // bit n: month n, from 1
 	week    uint8  // bit n: day n of the week, from 0 for Sunday
 
-	eitherDay bool // a day matches if days or week has it; false: both must have it
+	eitherDay bool // a day matches if days or week contains it; false: both must contain it
 	elapsed   bool // the spec follows elapsed time; false: it has fixed hours
 }
 
-// String returns the text that was parsed; "" for the zero Spec.
+// String returns the parsed text, or "" for the zero Spec.
 func (s Spec) String() string { return s.text }
 
 const maxText = 256
@@ -32,12 +32,12 @@ var (
 	dayNames   = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 )
 
-// field is what one field of a spec may hold.
+// field describes the allowed values of one field.
 type field struct {
 	position int // from 1
 	name     string
 	min, max int
-	last     int // the last value of *: max, or 6 where 7 is another name of 0
+	last     int // the last value of *: max, or 6 where 7 is another name for 0
 	names    []string
 }
 
@@ -59,12 +59,12 @@ var descriptors = map[string]string{
 	"@hourly":   "0 * * * *",
 }
 
-// Parse parses a spec of at most 256 bytes; the package's comment has the syntax. It
-// takes some microseconds.
+// Parse parses a spec of at most 256 bytes; the package comment has the syntax. It takes some
+// microseconds.
 //
-// The error names the field, its position, the value, and what is allowed: cron: field
-// 2 (hour) is "25", must be 0 to 23. A spec that never matches, such as "0 0 30 2 *",
-// is an error too.
+// The error names the field, its position, the value, and the allowed values: cron: field 2
+// (hour) is "25", must be 0 to 23. A spec that never matches, such as "0 0 30 2 *", is also an
+// error.
 func Parse(spec string) (Spec, error) {
 	if len(spec) > maxText {
 		return Spec{}, fmt.Errorf("cron: a spec has %d bytes, must be at most %d", len(spec), maxText)
@@ -190,7 +190,7 @@ func (f *field) value(text string) (int, bool) {
 	return int(v), err == nil && int(v) >= f.min && int(v) <= f.max
 }
 
-// outside returns the error for values that are not the field's.
+// outside returns the error for values outside the field's range.
 func (f *field) outside(values string) error {
 	daysOfMonthOrWeek := f.max == 31 || f.max == 7
 	if daysOfMonthOrWeek && (strings.Contains(values, "#") || values != "" && strings.Trim(strings.ToUpper(values), "0123456789-LW") == "" && strings.ContainsAny(values, "LlWw")) {
@@ -202,8 +202,8 @@ func (f *field) outside(values string) error {
 	return fmt.Errorf("must be %d to %d", f.min, f.max)
 }
 
-// never reports whether no date matches. Each date comes on each day of the week,
-// 29 February in 40 years.
+// never reports whether no date matches. Within 40 years, each date, including 29 February,
+// falls on each day of the week.
 func (s Spec) never() bool {
 	if s.eitherDay {
 		return false
@@ -217,8 +217,8 @@ func (s Spec) never() bool {
 	return true
 }
 
-// Warning returns advice if the spec runs each minute of certain hours, which is
-// rarely meant, and "" otherwise. "* 0 * * *" runs 60 times a night.
+// Warning returns advice if the spec runs each minute of certain hours, which is rarely
+// intended, and "" otherwise. "* 0 * * *" runs 60 times a night.
 func (s Spec) Warning() string {
 	const everyMinute, everyHour = 1<<60 - 1, 1<<24 - 1
 	if s.minutes != everyMinute || s.hours == everyHour {

@@ -54,7 +54,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// Specs of one line have the same times.
+// The specs of one line have the same times.
 func TestParseAlike(t *testing.T) {
 	t.Parallel()
 	for _, alike := range [][]string{
@@ -86,7 +86,7 @@ func parse(t testing.TB, text string) Spec {
 	return s
 }
 
-// A minute field of * with a fixed hour makes a storm of runs.
+// A minute field of * with a fixed hour runs too often.
 func TestWarning(t *testing.T) {
 	t.Parallel()
 	for spec, want := range map[string]string{
@@ -106,7 +106,7 @@ func TestWarning(t *testing.T) {
 	require.Empty(t, Spec{}.Warning())
 }
 
-// Each spec that is accepted runs, within 40 years, on the minute and later than it was asked.
+// Each accepted spec runs within 40 years, at a whole minute after the given time.
 func FuzzParse(f *testing.F) {
 	for _, spec := range []string{
 		"* * * * *", "30 2 * * *", "*/15 0-3,22 1,15 * mon-fri", "0 0 29 2 */7", "0 0 ? jan-mar/2 7", "@weekly", "@every 1h",

@@ -81,8 +81,8 @@ func must(ok bool, function, of string) {
 	}
 }
 
-// Scheduler returns the source for a scheduler, of the kind scheduler, with one or two wheels:
-// that of its calls, and that of its jobs, whose name ends with " jobs".
+// Scheduler returns the source for a scheduler, of the kind scheduler, with two wheels: that of
+// its calls, and that of its jobs, whose name ends with " jobs".
 func Scheduler(s *scheduler.Scheduler) Source {
 	must(s != nil, "Scheduler", "nil")
 	wheel := func(suffix string, stats func(scheduler.Stats) timingwheel.Stats, levels func() []timingwheel.Level) wheelOf {

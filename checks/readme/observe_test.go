@@ -75,7 +75,7 @@ func TestMetrics(t *testing.T) {
 
 // kept is an exporter that keeps the last export.
 type kept struct {
-	metric.Exporter // its methods are not called
+	metric.Exporter // nil, for the methods that are not called
 
 	mu   sync.Mutex
 	data map[string]metricdata.Aggregation // guarded by mu
