@@ -20,8 +20,8 @@ type Durations struct {
 
 const classes = 31
 
-// Bound returns the longest duration of a class, 2^(i-20) s rounded down to the nanosecond: 953
-// ns, 1.907 µs, ..., 1 s for i = 20, ..., 512 s for 29. The bound of the last class is the
+// Bound returns the longest duration of a class, 2^(i-20) s rounded down to the nanosecond:
+// 953 ns, 1.907 µs, ..., 1 s for i = 20, ..., 512 s for 29. The bound of the last class is the
 // maximum Duration, and for a negative i it is 0.
 func (Durations) Bound(i int) time.Duration {
 	switch {
@@ -68,8 +68,8 @@ func (h *Durations) Merge(other *Durations) {
 }
 
 // Quantile returns the q-quantile, for q from 0 to 1, rounded up to the bound of its class: at
-// least the true value, and at most twice that or 953 ns. Durations above 512 s count as 1,024
-// s. It returns 0 if nothing is counted.
+// least the true value, and at most twice that or 953 ns. Durations above 512 s count as
+// 1,024 s. It returns 0 if nothing is counted.
 func (h Durations) Quantile(q float64) time.Duration {
 	rank := q * float64(h.Count)
 	rank = math.Ceil(rank - 1e-15*rank) // 0.14 of 100 is 14, and no float64 is 0.14

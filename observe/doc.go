@@ -46,7 +46,7 @@
 //
 // # Concurrency
 //
-// All methods are safe for use from any goroutine. They wait for the locks of the sources, as
+// All methods are safe for use from any goroutine. They wait only for the locks of the sources, as
 // above, and a scrape waits for the functions of [Custom] sources. The package holds no lock of
 // its own while it calls a user's code, which may panic: a format, a custom source's function, a
 // [Wheeled].

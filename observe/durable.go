@@ -22,10 +22,10 @@ const (
 // processes with the maximum: a sum would count every timer once per process.
 //
 // A scrape does not wait for the store. It returns the result of the last read, with its age,
-// and starts another read in a goroutine, of which there is at most one and which ends within 2
-// s. So the values are those of the previous scrape, or a second old while the page is open.
-// They are missing, and readable is 0, if the last read failed, took longer than 2 s, or was 5
-// min ago. Timers starts the first read.
+// and starts another read in a goroutine, of which there is at most one and which ends within
+// 2 s. So the values are those of the previous scrape, or a second old while the page is open.
+// They are missing, and readable is 0, if the last read failed, took longer than 2 s, or was
+// 5 min ago. Timers starts the first read.
 //
 // A read calls [durable.Timers.Stats], which sends a request to each shard, one after the other.
 // Redis counts without reading timers, in 17 commands of O(log n) each. The embedded store reads

@@ -53,9 +53,9 @@ type Wheeled interface {
 	Levels() []timingwheel.Level
 }
 
-// Wheel returns the source for a wheel or for a table of keys with deadlines. It is of
-// the kind wheel. If Stats or Levels panics, the source has no figures, and the Problem of
-// its [Reading] has the panic.
+// Wheel returns the source for a wheel or for a table of keys with deadlines. It is of the kind
+// wheel. If Stats panics, the source has no metrics; if Levels panics, it has no levels. The
+// Problem of its [Reading] contains the panic.
 func Wheel(w Wheeled) Source {
 	must(w != nil && !isNil(w), "Wheel", "nil")
 	s := Source{

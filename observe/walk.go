@@ -160,9 +160,9 @@ func formatter[K any](format func(K) string) func(K) string {
 	}
 }
 
-// plain formats a key as %v does, except that it does not follow a pointer: fmt would read the
-// fields behind it, and their referents, without their owner's locks. Pointers inside a key are
-// printed as addresses; keys are comparable, so they contain no maps or slices.
+// plain formats a key as %v does, except for a pointer that does not print itself: fmt would read
+// the fields behind it, and their referents, without their owner's locks. Pointers inside a key
+// are printed as addresses; keys are comparable, so they contain no maps or slices.
 func plain[K any](k K) string {
 	switch x := any(k).(type) {
 	case string:
