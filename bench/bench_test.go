@@ -156,7 +156,7 @@ func TestRepetitionsGoRoundTheRivals(t *testing.T) {
 	require.Equal(t, append(append(append([]string{}, round...), round...), round...), order)
 }
 
-func TestWhatDoesNotFitIsAGap(t *testing.T) {
+func TestMissingCellIsAGap(t *testing.T) {
 	huge := stdlibRival
 	huge.bytes = math.MaxInt32
 	r := runner{self: "/nonexistent", reps: 1}

@@ -102,7 +102,7 @@ func durablesOf(t *testing.T, n int, template *fakeDurable) (res Result, err err
 	return res, err
 }
 
-func TestDurableFigures(t *testing.T) {
+func TestDurableMetrics(t *testing.T) {
 	res, err := durablesOf(t, 20_000, &fakeDurable{slow: 10 * time.Millisecond})
 	require.NoError(t, err)
 	require.False(t, res.TooSlow)
@@ -130,7 +130,7 @@ func TestDurableRunsCountOnce(t *testing.T) {
 	require.ErrorContains(t, err, "1 of 1000 timers have not run after 5m0s")
 }
 
-func TestDurableLivesEndWhenNothingIsHeld(t *testing.T) {
+func TestDurableLifecyclesEndWhenNothingIsPending(t *testing.T) {
 	_, err := durablesOf(t, 1_000, &fakeDurable{keeps: true})
 	require.ErrorContains(t, err, "1000 timers are left, 5m0s after all have run")
 }

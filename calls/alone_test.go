@@ -15,7 +15,7 @@ import (
 // Unit tests of parts: a fault shows here first, and not as a goroutine that waits for ever.
 
 // A call that ends just before its worker would queue it does not enter the backlog.
-func TestBacklogTurnsAwayWhatHasEnded(t *testing.T) {
+func TestBacklogRefusesEndedCalls(t *testing.T) {
 	b := backlog[int, string]{most: 1}
 	first, ended, waits, last := new(call[int, string]), new(call[int, string]), new(call[int, string]), new(call[int, string])
 	b.remove(ended)

@@ -95,7 +95,7 @@ func TestBacklogKeepsItsRecords(t *testing.T) {
 
 // Nothing refers to a call that has ended while it waited for a worker: its done function, and
 // everything that it refers to, can be collected while the workers still block.
-func TestBacklogForgetsWhatHasEnded(t *testing.T) {
+func TestBacklogForgetsEndedCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 1, MaxPending: 101})
 		leave := make(chan struct{})

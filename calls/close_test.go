@@ -20,7 +20,7 @@ import (
 
 // Lesson calls 2. If a done function or a panic hook panics or ends its goroutine while its
 // group or table closes, all other calls still end.
-func TestCloseEndsAllWhateverDoneDoes(t *testing.T) {
+func TestCloseEndsAllCalls(t *testing.T) {
 	logger := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	defer slog.SetDefault(logger)
@@ -168,7 +168,7 @@ func TestGroupsAreForgotten(t *testing.T) {
 
 // Stats delays no connection that opens or closes, whatever one group is doing, and counts the
 // calls of groups that close in between.
-func TestStatsHoldsNobodyUp(t *testing.T) {
+func TestStatsDelaysNoCall(t *testing.T) {
 	c := table(t, Options{})
 	groups := make([]*Group[int, string], 100)
 	for i := range groups {

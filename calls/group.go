@@ -109,8 +109,8 @@ func (g *Group[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, sen
 
 // Go makes a call and does not wait: it calls done exactly once, with the reply, or with the
 // error that [Group.Do] would return. done runs on the goroutine that ends the call: the caller
-// of Reply, Fail or CloseWithError, of Go itself if send fails, or a worker when the timeout
-// passes; see Options.Workers. Panics of done are recovered and reported.
+// of Reply, Fail, CloseWithError or [Table.Close], of Go itself if send fails, or a worker when
+// the timeout passes; see Options.Workers. Panics of done are recovered and reported.
 //
 // An error of Go means that neither send nor done is called: ErrDuplicate, ErrFull, the error
 // of a closed group, or ErrExpired if timeout is zero or less. A nil send or done panics.

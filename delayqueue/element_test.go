@@ -134,7 +134,7 @@ func TestClearForgetsMovedSlots(t *testing.T) {
 
 // Elements that Clear and Close return can be pushed to a queue again, and keep deadlines and
 // order to the nanosecond.
-func TestHandedBackElementsCanBePushedAgain(t *testing.T) {
+func TestReturnedElementsCanBePushedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New[int]()
 		for i := range 1000 {

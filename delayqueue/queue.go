@@ -201,9 +201,9 @@ func (q *Queue[T]) Clear() []Element[T] {
 	return q.inOrder(items, slots)
 }
 
-// Close closes the queue: from now on Push and Take return ErrClosed, including blocked takers.
-// It returns the remaining elements, due or not, in order of deadline; every Handle is then
-// stale. Later calls return nil. O(n log n), of which the queue is locked for O(1).
+// Close closes the queue: from now on Push and Take return ErrClosed, also a Take that is
+// blocked. Close returns the remaining elements, due or not, in order of deadline; every Handle
+// is then stale. Later calls return nil. O(n log n), of which the queue is locked for O(1).
 func (q *Queue[T]) Close() []Element[T] {
 	q.mustBeNew()
 	q.mu.Lock()

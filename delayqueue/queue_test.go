@@ -65,7 +65,7 @@ func TestDueExactlyAtDeadline(t *testing.T) {
 	})
 }
 
-func TestPollAllTakesWhatIsDueAndAppends(t *testing.T) {
+func TestPollAllAppendsDueElements(t *testing.T) {
 	q := New[int]()
 	require.Equal(t, []int{7}, q.PollAll([]int{7}))
 	now := time.Now()

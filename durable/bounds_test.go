@@ -17,7 +17,7 @@ import (
 )
 
 // Case 7: handlers that hang occupy only their slots.
-func TestHangingHandlersDelayNobody(t *testing.T) {
+func TestHangingHandlersDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
 		free := make(chan struct{})
@@ -81,7 +81,7 @@ func TestSlotsAreFairBetweenTopics(t *testing.T) {
 
 // Slow handlers of one topic hold all slots. Other topics get their share of the slots that become
 // free: before a timer of another lane, each of a claim's five queues comes first at most once.
-func TestSlowTopicSharesWhatBecomesFree(t *testing.T) {
+func TestSlowTopicSharesFreeSlots(t *testing.T) {
 	for lane := range store.Lanes {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, 1, store.Limits{}, 0)

@@ -160,8 +160,8 @@ func (s *bulkState) query() store.Query {
 	return store.Query{State: s.State, After: s.Next, Limit: store.MaxItems, Filter: s.Filter}
 }
 
-// means reports whether a timer that matches has been neither changed by the action nor added
-// after it.
+// means reports whether the action applies to a timer that matches: not if it has changed the
+// timer, nor if a dead letter died after the action began.
 func (s *bulkState) means(r *store.Record) bool {
 	switch s.Action {
 	case BulkReset:
@@ -180,7 +180,7 @@ func (t *Timers) bulkPage(ctx context.Context, s *bulkState) (missed []string, e
 	}
 	defer cancel()
 	if s.Begun == 0 {
-		h, err := t.store.Look(ctx, []int{s.Shard})
+		h, err := t.store.Horizons(ctx, []int{s.Shard})
 		if err != nil {
 			return nil, err
 		}

@@ -72,7 +72,7 @@ func first[R any](results []R, err error) (r R, _ error) {
 }
 
 // Requeue makes dead letters wait again, due at once, with no attempts used. If the key has a
-// timer that waits or is leased, Requeue changes nothing and returns RequeueLives. The results are
+// timer that waits or is leased, Requeue changes nothing and returns RequeueExists. The results are
 // in the order of the keys; a key whose shard failed has the result 0, and the error tells why.
 func (t *Timers) Requeue(ctx context.Context, keys ...string) ([]RequeueResult, error) {
 	all := make([]RequeueResult, len(keys))

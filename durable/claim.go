@@ -86,7 +86,7 @@ func (w *Worker) claimed(s *shard, c *store.Claim, reserved int, sent time.Durat
 		s.horizon.reply(h, sent, arrived)
 		w.pauseLocked(s, got, h, arrived)
 		w.stats.Claimed += uint64(len(got.Leases))
-		w.stats.BuriedLost += uint64(got.Buried)
+		w.stats.DeadLetteredLost += uint64(got.DeadLettered)
 		w.stats.Repaired += uint64(got.Repaired)
 		deadline := s.firstSent + w.options.Lease
 		var plans []store.Lease
@@ -123,7 +123,7 @@ func (w *Worker) pauseLocked(s *shard, got store.Claimed, h store.Horizon, now t
 		s.helpUntil = 0 // no help is needed
 	}
 	s.helpIfOverdue(h, now)
-	if len(got.Leases) > 0 || got.Buried > 0 || got.Repaired > 0 {
+	if len(got.Leases) > 0 || got.DeadLettered > 0 || got.Repaired > 0 {
 		s.fruitless, s.notBefore = 0, 0
 		return
 	}
@@ -154,10 +154,10 @@ func (w *Worker) beginLocked(s *shard, l *store.Lease, deadline, now time.Durati
 }
 
 // giveBackLocked completes a run as one whose handler was not called. An expired lease can be
-// given back until another claim gets the timer: this worker does not claim from the shard before,
-// and keeps trying for another lease duration.
+// given back until another claim gets the timer. So this worker does not claim from the shard
+// before the lease is given back, and keeps trying for another lease duration.
 func (w *Worker) giveBackLocked(r *run) {
-	r.end = store.End{Holder: r.lease.Holder, Kind: store.GiveBack}
+	r.end = store.End{Holder: r.lease.Holder, Kind: store.Release}
 	r.shard.back++
 	r.deadline = w.now() + w.options.Lease
 }

@@ -67,8 +67,8 @@ func (p *countsInPart) CountDue(_ context.Context, shard int, edges []store.Mill
 	return d, nil
 }
 
-// The result is complete up to the earliest time up to which all shards have counted; later timers
-// of other shards count only in its bin.
+// The result is complete up to the earliest of the times up to which the shards have counted; later
+// timers of other shards count only in its bin.
 func TestCountDueInPart(t *testing.T) {
 	edges := []time.Time{time.UnixMilli(10), time.UnixMilli(20), time.UnixMilli(30), time.UnixMilli(40)}
 	for _, c := range []struct {

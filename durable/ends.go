@@ -16,7 +16,7 @@ const gatherFor = 5 * time.Millisecond
 func (w *Worker) endLocked(r *run) {
 	s := r.shard
 	r.ending = true
-	if r.end.Kind != store.Bury || w.options.OnDead == nil {
+	if r.end.Kind != store.DeadLetter || w.options.OnDead == nil {
 		r.lease.Body = nil
 	}
 	if len(s.ends) == 0 {
@@ -60,7 +60,7 @@ func (w *Worker) writeEnds(s *shard) {
 			failures = 0
 			var unknown []*run
 			for i, r := range runs {
-				if results[i] == store.EndLost && r.unsure && r.end.Kind == store.Bury {
+				if results[i] == store.EndLost && r.unsure && r.end.Kind == store.DeadLetter {
 					if results[i], r.unsure = w.isDead(r); r.unsure {
 						unknown = append(unknown, r)
 					}
@@ -145,10 +145,10 @@ func (w *Worker) endedLocked(r *run, result store.EndResult) {
 		w.stats.Retried++
 	case store.Snooze:
 		w.stats.Snoozed++
-	case store.GiveBack:
-		w.stats.GivenBack++
-	case store.Bury:
-		w.stats.Buried++
+	case store.Release:
+		w.stats.Released++
+	case store.DeadLetter:
+		w.stats.DeadLettered++
 		if w.options.OnDead != nil {
 			w.held++ // until OnDead has returned
 			w.dead = append(w.dead, r)

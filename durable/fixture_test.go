@@ -170,7 +170,7 @@ func (f *faults) fail(err error, calls ...string) {
 	}, nil)
 }
 
-// darken makes calls about some shards hang until their deadline; no shards ends that. A Look at
+// darken makes calls about some shards hang until their deadline; no shards ends that. Horizons of
 // these and other shards returns the others after a second.
 func (f *faults) darken(shards ...int) {
 	f.mu.Lock()
@@ -309,11 +309,11 @@ func (f *faults) End(ctx context.Context, shard int, ends []store.End) (r []stor
 	return r, h, err
 }
 
-func (f *faults) Look(ctx context.Context, shards []int) (h []store.Horizon, err error) {
+func (f *faults) Horizons(ctx context.Context, shards []int) (h []store.Horizon, err error) {
 	f.mu.Lock()
 	f.looked += len(shards)
 	f.mu.Unlock()
-	err = f.around(ctx, "look", -1, func() error { h, err = f.Store.Look(ctx, shards); return err })
+	err = f.around(ctx, "look", -1, func() error { h, err = f.Store.Horizons(ctx, shards); return err })
 	if err != nil {
 		return nil, err
 	}

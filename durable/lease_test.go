@@ -245,7 +245,7 @@ func TestPoisonThatKills(t *testing.T) {
 		require.Empty(t, j.all())
 		require.Equal(t, Dead, r.get("k").State)
 		require.Equal(t, []byte("poison"), r.get("k").Body)
-		require.Equal(t, uint64(1), w.Stats().BuriedLost)
+		require.Equal(t, uint64(1), w.Stats().DeadLetteredLost)
 	})
 }
 
@@ -476,7 +476,7 @@ func TestTooLateToBegin(t *testing.T) {
 				require.Equal(t, map[bool]int{false: 1, true: 2}[c.lost], j.last().Attempt)
 				require.NoError(t, w.stop())
 				st := w.Stats()
-				require.Equal(t, !c.runs && !c.lost, st.GivenBack == 1)
+				require.Equal(t, !c.runs && !c.lost, st.Released == 1)
 				require.EqualValues(t, 1, st.Done)
 				r.gone("k")
 			})
@@ -536,7 +536,7 @@ func TestAttemptsAreCalls(t *testing.T) {
 				require.Equal(t, 1, j.last().Attempt)
 				r.gone("k")
 				require.NoError(t, w.stop())
-				require.Equal(t, c.back, w.Stats().GivenBack)
+				require.Equal(t, c.back, w.Stats().Released)
 				require.Equal(t, c.fail != "", failed)
 			})
 		})
@@ -582,7 +582,7 @@ func TestClaimAfterARefusedOne(t *testing.T) {
 		require.Len(t, j.all(), 1)
 		require.NotEqual(t, w.faults.claims[0].Token, w.faults.claims[1].Token)
 		require.NoError(t, w.stop())
-		require.Zero(t, w.Stats().GivenBack)
+		require.Zero(t, w.Stats().Released)
 	})
 }
 

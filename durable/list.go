@@ -14,11 +14,11 @@ type Query struct {
 	State State // Waiting, which is the default, Leased or Dead
 	After Cursor
 	Filter
-	// Looked, if not nil, is called after each call to the engine with the position up to which
+	// Scanned, if not nil, is called after each call to the engine with the position up to which
 	// List has scanned all timers; if the timer at that position matches, it comes next. A loop
 	// that ended early can continue from there, or from the last timer, whichever is later. It is
 	// called on the iterating goroutine.
-	Looked func(Cursor)
+	Scanned func(Cursor)
 }
 
 // List returns an iterator over the timers of all shards in one state that come after a cursor,
@@ -48,7 +48,7 @@ func (t *Timers) List(ctx context.Context, q Query) iter.Seq2[Info, error] {
 			return t.store.List(ctx, shard, asked)
 		}
 		names := workerNames{timers: t}
-		for r, err := range t.merged(ctx, q.After, read, func(r store.Record) store.Millis { return r.At() }, q.Looked) {
+		for r, err := range t.merged(ctx, q.After, read, func(r store.Record) store.Millis { return r.At() }, q.Scanned) {
 			if err != nil {
 				yield(Info{}, err)
 				return
@@ -80,7 +80,7 @@ const (
 // reads a shard only as far as needed to know which record is next. After each read it calls
 // looked with the position up to which all timers have been scanned.
 func (t *Timers) merged(
-	ctx context.Context, after Cursor, read pageReader, at func(store.Record) store.Millis, looked func(Cursor),
+	ctx context.Context, after Cursor, read pageReader, at func(store.Record) store.Millis, scanned func(Cursor),
 ) iter.Seq2[store.Record, error] {
 	return func(yield func(store.Record, error) bool) {
 		m := merge{at: at}
@@ -120,8 +120,8 @@ func (t *Timers) merged(
 					return
 				}
 				heap.Fix(&m, 0)
-				if looked != nil {
-					looked(m.place(m.pages[0]))
+				if scanned != nil {
+					scanned(m.place(m.pages[0]))
 				}
 			}
 		}

@@ -104,7 +104,7 @@ func (w *Worker) setMembersLocked(names []string) {
 		if preferred {
 			// The known horizon may be stale: poll it.
 			s.horizon.next, s.horizon.earlier = 0, 0
-			w.lookSoon()
+			w.pollSoon()
 		}
 		w.planLocked(s)
 	}
@@ -155,14 +155,14 @@ func (w *Worker) subscribe() {
 
 // helpFor is how long a worker remembers that another has no free slots: until that worker says so
 // again, after its poll each second.
-const helpFor = 2 * lookEvery
+const helpFor = 2 * pollEvery
 
 // event is called by the engine, with one event at a time.
 func (w *Worker) event(e store.Event) {
 	switch {
 	case e.Kind == store.Gap:
 		w.health.report("subscribe", -1, nil)
-		w.lookSoon()
+		w.pollSoon()
 		return
 	case e.Kind == store.Busy && e.From == w.name:
 		return
@@ -183,7 +183,7 @@ func (w *Worker) event(e store.Event) {
 	case store.Earlier:
 		s.horizon.event(e.Due, now)
 		if s.preferred && !s.horizon.clock.known {
-			w.lookSoon()
+			w.pollSoon()
 		}
 	case store.Busy:
 		s.helpUntil = now + helpFor

@@ -85,7 +85,7 @@ func TestPreferredAgain(t *testing.T) {
 }
 
 // Only the preferred worker claims.
-func TestOneClaimsWhatOneCanHave(t *testing.T) {
+func TestOneWorkerClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		ja, jb := &journal{}, &journal{}
@@ -203,7 +203,7 @@ func TestAnnouncementsAreFew(t *testing.T) {
 }
 
 // If heartbeats fail, all workers claim.
-func TestSignsUnreadable(t *testing.T) {
+func TestUnreadableHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 8, store.Limits{}, 0)
 		j := &journal{}
@@ -305,10 +305,10 @@ func TestFullWorkerIsHelpedUnasked(t *testing.T) {
 		for shard := range 16 {
 			r.add(Timer{Key: keysOf(shard, 16, 1)[0]})
 		}
-		pass(helpAfter + turnEvery + lookEvery)
+		pass(helpAfter + turnEvery + pollEvery)
 		require.Len(t, j.all(), 17)
 		for _, at := range j.times()[1:] {
-			require.LessOrEqual(t, at.Sub(began), helpAfter+turnEvery+lookEvery)
+			require.LessOrEqual(t, at.Sub(began), helpAfter+turnEvery+pollEvery)
 		}
 		// Timers that now come due there are found by the next poll, not by the next turn.
 		began = time.Now()
@@ -318,7 +318,7 @@ func TestFullWorkerIsHelpedUnasked(t *testing.T) {
 		pass(10 * time.Second)
 		require.Len(t, j.all(), 33)
 		for _, at := range j.times()[17:] {
-			require.LessOrEqual(t, at.Sub(began), helpAfter+lookEvery)
+			require.LessOrEqual(t, at.Sub(began), helpAfter+pollEvery)
 		}
 	})
 }
@@ -348,7 +348,7 @@ func TestWorkerThatCannotClaimIsHelped(t *testing.T) {
 		pass(time.Minute)
 		require.Len(t, j.all(), before+40)
 		for _, at := range j.times()[before:] { // b has one turn of three at each shard
-			require.LessOrEqual(t, at.Sub(began), helpAfter+3*turnEvery+lookEvery)
+			require.LessOrEqual(t, at.Sub(began), helpAfter+3*turnEvery+pollEvery)
 		}
 		require.Positive(t, b.Stats().Done)
 	})

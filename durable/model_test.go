@@ -309,22 +309,22 @@ func (m *model) verify(ctx context.Context) {
 	}
 	for name, l := range m.lives {
 		require.Zero(m.t, l.running)
-		_, buried := dead[name]
+		_, deadLettered := dead[name]
 		if l.replaced || l.marked || !l.cancelled.IsZero() {
 			continue // it may have run or not
 		}
-		require.True(m.t, buried || l.done > 0 || !m.calm && l.attempts > 0, "%s is lost: %+v", name, l)
-		if buried && m.steady {
+		require.True(m.t, deadLettered || l.done > 0 || !m.calm && l.attempts > 0, "%s is lost: %+v", name, l)
+		if deadLettered && m.steady {
 			require.True(m.t, l.discarded || l.calls >= modelMaxAttempts, "%s is dead after too few calls: %+v", name, l)
 		}
 		if l.onDead > 0 || m.calm {
-			require.Equal(m.t, map[bool]int{true: 1}[buried], l.onDead, "%s: OnDead: %+v", name, l)
+			require.Equal(m.t, map[bool]int{true: 1}[deadLettered], l.onDead, "%s: OnDead: %+v", name, l)
 		}
 		switch {
-		case m.calm && buried:
+		case m.calm && deadLettered:
 			require.Zero(m.t, l.done, "%s was done and is dead: %+v", name, l) // D7
 			require.True(m.t, l.discarded || l.attempts == modelMaxAttempts, "%s is dead too early: %+v", name, l)
-		case buried:
+		case deadLettered:
 			// An attempt whose claim was not answered counts, although no handler has seen it
 			// (D9).
 			require.True(m.t, l.discarded || dead[name].Attempts == modelMaxAttempts, "%s is dead too early: %+v; %+v", name, l, dead[name])
@@ -332,7 +332,7 @@ func (m *model) verify(ctx context.Context) {
 		case m.calm:
 			require.Equal(m.t, 1, l.done, "%s: %+v", name, l)
 		}
-		if buried && l.last != nil && !errors.Is(l.last, ErrLeaseLost) {
+		if deadLettered && l.last != nil && !errors.Is(l.last, ErrLeaseLost) {
 			require.NotEmpty(m.t, dead[name].LastError)
 		}
 	}

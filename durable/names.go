@@ -31,7 +31,7 @@ type (
 	CancelResult = store.CancelResult
 	// MoveResult is one of Moved, MoveRunning, MoveAbsent.
 	MoveResult = store.MoveResult
-	// RequeueResult is one of Requeued, RequeueLives, RequeueAbsent.
+	// RequeueResult is one of Requeued, RequeueExists, RequeueAbsent.
 	RequeueResult = store.RequeueResult
 )
 
@@ -69,7 +69,7 @@ const (
 // The results of a Requeue; see [RequeueResult].
 const (
 	Requeued      = store.Requeued
-	RequeueLives  = store.RequeueLives
+	RequeueExists = store.RequeueExists
 	RequeueAbsent = store.RequeueAbsent
 )
 

@@ -48,7 +48,7 @@ type WorkerOptions struct {
 	// last attempt, after the dead letter is written. Each call runs on its own goroutine, up to
 	// Concurrency at once. Dead letters that wait for OnDead count as timers whose outcomes are
 	// being written, so the worker comes to a stop if OnDead does not return. OnDead is not called
-	// for timers whose workers died in their last attempt: WorkerStats.BuriedLost counts those.
+	// for timers whose workers died in their last attempt: WorkerStats.DeadLetteredLost counts those.
 	// Nor is it called if the engine's reply to the write was lost, and the dead letter was
 	// requeued, purged, replaced or removed by MaxDead or MaxDeadAge before the worker wrote it
 	// again.

@@ -122,7 +122,7 @@ func (w *Worker) endOf(r *run, j judgement) store.End {
 	case v.kind == verdictSnooze:
 		e.Kind, e.Delay, e.Error = store.Snooze, v.after, ""
 	case v.kind == verdictDiscard || r.lease.Attempt >= w.options.MaxAttempts:
-		e.Kind = store.Bury
+		e.Kind = store.DeadLetter
 	case v.after >= 0:
 		e.Kind, e.Delay = store.Retry, v.after
 	default:
@@ -136,7 +136,7 @@ func (w *Worker) overLocked(r *run) {
 	r.over = true
 	w.leases.Remove(r.lease.Holder)
 	w.held--
-	if r.end.Kind == store.GiveBack {
+	if r.end.Kind == store.Release {
 		r.shard.back--
 	}
 }

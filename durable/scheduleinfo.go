@@ -45,7 +45,7 @@ type ScheduleCounts struct {
 	// Planned times without an occurrence: because of Overlap, because of Missed, or because the
 	// schedule was replaced after they had passed. A later backfill does not decrease them.
 	SkippedOverlap, SkippedMissed, SkippedUpdated uint64
-	// Completed occurrences. A dead letter that is requeued completes, and counts, again.
+	// Ended occurrences. A dead letter that is requeued ends, and counts, again.
 	Done, Dead, Cancelled uint64
 }
 
@@ -223,7 +223,7 @@ func (t *Timers) clocks(ctx context.Context) ([]store.Horizon, error) {
 	for i := range shards {
 		shards[i] = i
 	}
-	return t.store.Look(ctx, shards)
+	return t.store.Horizons(ctx, shards)
 }
 
 // KeyText returns a timer's key for display: that of an occurrence as its schedule's key and its

@@ -403,16 +403,16 @@ func (t *Timers) readPlan(ctx context.Context, shard int, key string) (planView,
 	var (
 		group   sync.WaitGroup
 		clock   []store.Horizon
-		lookErr error
+		pollErr error
 	)
-	group.Go(func() { clock, lookErr = t.store.Look(ctx, []int{shard}) })
+	group.Go(func() { clock, pollErr = t.store.Horizons(ctx, []int{shard}) })
 	r, err := t.store.Get(ctx, shard, store.PlanKey(key))
 	group.Wait()
 	switch {
 	case err != nil && !errors.Is(err, ErrNotFound):
 		return planView{}, err
-	case lookErr != nil:
-		return planView{}, lookErr
+	case pollErr != nil:
+		return planView{}, pollErr
 	}
 	if err != nil {
 		return planView{now: clock[0].Now}, nil

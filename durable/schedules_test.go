@@ -1103,7 +1103,7 @@ func TestWorkerStopsWithLeases(t *testing.T) {
 			pass(time.Minute + time.Millisecond)
 			require.NoError(t, w.stop())
 			require.Empty(t, j.all())
-			require.Equal(t, uint64(1), w.Stats().GivenBack)
+			require.Equal(t, uint64(1), w.Stats().Released)
 			st := r.stats()
 			require.Equal(t, 1, st.SchedulesOverdue+st.Overdue)
 			r.worker(j.handle, WorkerOptions{})
@@ -1150,7 +1150,7 @@ func TestOccurrencesWithoutRoom(t *testing.T) {
 		}
 		pass(time.Minute + 10*time.Millisecond)
 		require.Equal(t, 2, w.Stats().Running)
-		require.Zero(t, w.Stats().GivenBack)
+		require.Zero(t, w.Stats().Released)
 		st := r.stats()
 		require.Equal(t, []int{2, 3}, []int{st.Leased, st.Overdue})
 		j := &journal{}

@@ -47,7 +47,7 @@ func givesBack(t *testing.T, r *rig, w *member, n int, most time.Duration) {
 	require.NoError(t, w.stop())
 	require.LessOrEqual(t, time.Since(began), most)
 	require.Equal(t, n, r.stats().Overdue)
-	require.EqualValues(t, n, w.Stats().GivenBack)
+	require.EqualValues(t, n, w.Stats().Released)
 	next := &journal{}
 	r.worker(next.handle, WorkerOptions{})
 	pass(time.Second)
@@ -251,7 +251,7 @@ type stingy struct {
 
 func (s *stingy) Claim(ctx context.Context, shard int, _ store.Claim) (store.Claimed, store.Horizon, error) {
 	s.claims++
-	h, err := s.Look(ctx, []int{shard})
+	h, err := s.Horizons(ctx, []int{shard})
 	return store.Claimed{}, h[0], err
 }
 

@@ -235,7 +235,7 @@ func (t *Timers) Ping(ctx context.Context) error {
 		return err
 	}
 	defer cancel()
-	_, err = t.store.Look(ctx, []int{0})
+	_, err = t.store.Horizons(ctx, []int{0})
 	return err
 }
 

@@ -242,7 +242,7 @@ func TestCallsWaitForAnAbandonedSchedule(t *testing.T) {
 		"Requeue": {dead: true, call: func(t *testing.T, r *rig) {
 			got, err := r.timers.Requeue(ctx, "k")
 			require.NoError(t, err)
-			require.Equal(t, []RequeueResult{RequeueLives}, got)
+			require.Equal(t, []RequeueResult{RequeueExists}, got)
 		}},
 		"Purge": {dead: true, call: func(t *testing.T, r *rig) {
 			n, err := r.timers.Purge(ctx, "k")
@@ -471,7 +471,7 @@ func TestListTellsHowFar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, store.Limits{}, 0)
 		ctx := context.Background()
-		r.addMany("order", "orders", 16*store.MaxLook)
+		r.addMany("order", "orders", 16*store.MaxScan)
 		want := []string{"early", "late"}
 		r.add(Timer{Key: want[0], Topic: "rare", After: time.Hour})
 		r.add(Timer{Key: want[1], Topic: "rare", After: 2 * time.Hour})
@@ -483,7 +483,7 @@ func TestListTellsHowFar(t *testing.T) {
 		for last := q.After; ; ends++ {
 			ctx, cancel := context.WithCancel(ctx)
 			calls := 0
-			q.Looked = func(c Cursor) {
+			q.Scanned = func(c Cursor) {
 				require.GreaterOrEqual(t, cmp.Or(cmp.Compare(c.At, last.At), cmp.Compare(c.Key, last.Key)), 0)
 				if last = c; len(found) > 0 {
 					if calls++; calls == 5 {
@@ -520,7 +520,7 @@ func TestListOfFew(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
 		ctx := context.Background()
 		var all []Timer
-		for i := range 2*store.MaxLook + 2*store.MaxItems {
+		for i := range 2*store.MaxScan + 2*store.MaxItems {
 			all = append(all, Timer{Key: fmt.Sprintf("order-%05d", i), Topic: "orders", After: time.Hour + time.Duration(i)*time.Millisecond})
 		}
 		rare := []string{"mail-1", "mail-2", "order-x", "mail-3"}
@@ -599,7 +599,7 @@ func TestClose(t *testing.T) {
 
 // Cancel returns the engine's result together with ErrUnsure, and Schedule together with
 // ErrUnconfirmed.
-func TestResultsBesideErrors(t *testing.T) {
+func TestResultsWithErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := memstore.New(memstore.Options{Shards: 1})
 		require.NoError(t, err)

@@ -55,7 +55,7 @@ type Worker struct {
 	leaving context.Context // ends when Run's ctx does, or the store is closed
 	leave   context.CancelFunc
 	left    chan struct{} // closed after the last heartbeat, which withdraws this worker
-	lookNow chan struct{} // holds one token: a poll is wanted before its time
+	pollNow chan struct{} // holds one token: a poll is wanted before its time
 	group   sync.WaitGroup
 
 	mu         sync.Mutex
@@ -101,7 +101,7 @@ func (t *Timers) NewWorker(h Handler, o WorkerOptions) (*Worker, error) {
 		log:     t.options.Logger,
 		born:    time.Now(),
 		left:    make(chan struct{}),
-		lookNow: make(chan struct{}, 1),
+		pollNow: make(chan struct{}, 1),
 		shards:  make([]shard, t.store.Shards()),
 		idle:    make(chan struct{}),
 	}
@@ -155,7 +155,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.agenda, w.leases = agenda, leases
 	w.mu.Unlock()
 	w.group.Go(w.heartbeatLoop)
-	w.group.Go(w.lookLoop)
+	w.group.Go(w.pollLoop)
 	w.group.Go(w.helpLoop)
 	w.group.Go(w.subscribe)
 
@@ -211,21 +211,21 @@ type WorkerStats struct {
 	Preferred int // shards that this worker is the first to claim from
 	Members   int // live workers, this one included; 0: unknown
 
-	Claimed   uint64 // leases
-	Done      uint64 // runs that removed the timer, or failed and were replaced by a waiting successor; see Buried
-	Retried   uint64 // runs after which the timer waits for another attempt
-	Snoozed   uint64
-	GivenBack uint64 // handlers not called
-	// Buried counts runs that made the timer a dead letter. If the reply was lost, and the dead
+	Claimed  uint64 // leases
+	Done     uint64 // runs that removed the timer, or failed and were replaced by a waiting successor; see DeadLettered
+	Retried  uint64 // runs after which the timer waits for another attempt
+	Snoozed  uint64
+	Released uint64 // handlers not called
+	// DeadLettered counts runs that made the timer a dead letter. If the reply was lost, and the dead
 	// letter was removed, replaced or requeued before the worker sent the outcome again, the run
 	// counts in Done instead, or in Lost if the timer waits or is leased after a Requeue.
-	Buried     uint64
-	BuriedLost uint64 // dead letters that claims have made of expired leases
-	Cancelled  uint64 // runs that were cancelled
-	Lost       uint64 // leases that another worker got, or that expired
-	Unwritten  uint64 // outcomes that could not be written while the lease held
-	Panics     uint64 // of handlers
-	Repaired   uint64 // records without a state that claims have removed
+	DeadLettered     uint64
+	DeadLetteredLost uint64 // dead letters that claims have made of expired leases
+	Cancelled        uint64 // runs that were cancelled
+	Lost             uint64 // leases that another worker got, or that expired
+	Unwritten        uint64 // outcomes that could not be written while the lease held
+	Panics           uint64 // of handlers
+	Repaired         uint64 // records without a state that claims have removed
 	// Late is the delay from a timer's due time to the start of its handler, for each attempt; for
 	// a retry, from the time of the retry. It is measured by the engine's clock as estimated from
 	// replies: the true value, less at most the duration of a reply.

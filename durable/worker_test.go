@@ -263,7 +263,7 @@ func TestVerdicts(t *testing.T) {
 		r.gone("p")
 		require.NoError(t, w.stop())
 		st := w.Stats()
-		require.Equal(t, []uint64{2, 2, 2, 3}, []uint64{st.Done, st.Retried, st.Snoozed, st.Buried})
+		require.Equal(t, []uint64{2, 2, 2, 3}, []uint64{st.Done, st.Retried, st.Snoozed, st.DeadLettered})
 	})
 }
 
@@ -589,11 +589,11 @@ func TestCallsOfOnDeadAreBounded(t *testing.T) {
 		pass(time.Hour)
 		require.Equal(t, []int{2, 9}, []int{most, calls}, "at once, and in all")
 		require.NoError(t, w.stop())
-		require.EqualValues(t, 9, w.Stats().Buried)
+		require.EqualValues(t, 9, w.Stats().DeadLettered)
 	})
 }
 
-// OnDead is called, and Buried counted, only for dead letters: not for a cancelled timer, or one
+// OnDead is called, and DeadLettered counted, only for dead letters: not for a cancelled timer, or one
 // with a successor, whatever the handler has returned.
 func TestOnDeadIsForDeadLetters(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -601,7 +601,7 @@ func TestOnDeadIsForDeadLetters(t *testing.T) {
 		dead   bool
 		want   WorkerStats
 	}{
-		"dead":      {func(*rig) {}, true, WorkerStats{Buried: 1}},
+		"dead":      {func(*rig) {}, true, WorkerStats{DeadLettered: 1}},
 		"successor": {func(r *rig) { r.schedule("k", time.Hour) }, false, WorkerStats{Done: 1}},
 		"cancelled": {func(r *rig) { _, _ = r.timers.Cancel(context.Background(), "k") }, false, WorkerStats{Cancelled: 1}},
 		"both": {func(r *rig) {
@@ -642,7 +642,7 @@ func TestOnDeadIsForDeadLetters(t *testing.T) {
 					if cut && c.want.Cancelled > 0 { // it cannot be distinguished from a completed one
 						c.want.Cancelled, c.want.Done = 0, 1
 					}
-					require.Equal(t, c.want, WorkerStats{Done: got.Done, Buried: got.Buried, Cancelled: got.Cancelled, Lost: got.Lost})
+					require.Equal(t, c.want, WorkerStats{Done: got.Done, DeadLettered: got.DeadLettered, Cancelled: got.Cancelled, Lost: got.Lost})
 				})
 			})
 		}
@@ -651,7 +651,7 @@ func TestOnDeadIsForDeadLetters(t *testing.T) {
 
 // The reply to the outcomes of two runs is lost, and the engine does not tell at once whether one
 // is a dead letter: the other one completes in the meantime.
-func TestEndsWhoseReplyIsLostAreOverOnce(t *testing.T) {
+func TestOutcomesWhoseReplyIsLostCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		w := r.prepare(func(_ context.Context, f Fired) error {
@@ -682,7 +682,7 @@ func TestEndsWhoseReplyIsLostAreOverOnce(t *testing.T) {
 		require.Equal(t, 3, gets)
 		require.NoError(t, w.stop())
 		st := w.Stats()
-		require.Equal(t, []uint64{1, 1, 0}, []uint64{st.Done, st.Buried, st.Lost})
+		require.Equal(t, []uint64{1, 1, 0}, []uint64{st.Done, st.DeadLettered, st.Lost})
 		require.Zero(t, st.Ending)
 		require.Len(t, w.faults.ends[0], 2)
 		require.Len(t, w.faults.ends[len(w.faults.ends)-1], 1)

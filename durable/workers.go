@@ -27,7 +27,7 @@ type WorkerInfo struct {
 
 	// These are counts since the worker was made; see WorkerStats.
 	Done, Retried, Snoozed, Cancelled uint64
-	Buried                            uint64 // dead letters; includes WorkerStats.BuriedLost
+	DeadLettered                      uint64 // dead letters; includes WorkerStats.DeadLetteredLost
 
 	Late histogram.Durations // see WorkerStats.Late; the histograms of several workers can be merged
 }
@@ -100,7 +100,7 @@ func (w *Worker) status() []byte {
 	b[0] = statusVersion
 	for _, n := range []uint64{
 		uint64(w.now().Milliseconds()), uint64(w.options.Concurrency), uint64(st.Running), uint64(st.Preferred),
-		st.Done, st.Retried, st.Snoozed, st.Cancelled, st.Buried + st.BuriedLost,
+		st.Done, st.Retried, st.Snoozed, st.Cancelled, st.DeadLettered + st.DeadLetteredLost,
 	} {
 		b = binary.AppendUvarint(b, n)
 	}
@@ -141,7 +141,7 @@ func decodeStatus(b []byte) (info WorkerInfo, age time.Duration, err error) {
 	const most = math.MaxInt32 // of the fields that are an int
 	age = time.Duration(number(uint64(store.MaxMillis))) * time.Millisecond
 	info.Slots, info.Running, info.Preferred = int(number(most)), int(number(most)), int(number(most))
-	for _, to := range []*uint64{&info.Done, &info.Retried, &info.Snoozed, &info.Cancelled, &info.Buried} {
+	for _, to := range []*uint64{&info.Done, &info.Retried, &info.Snoozed, &info.Cancelled, &info.DeadLettered} {
 		*to = number(math.MaxUint64)
 	}
 	if len(b) < 8 {

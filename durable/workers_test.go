@@ -99,7 +99,7 @@ func TestWorkersOfAllProcesses(t *testing.T) {
 		require.Equal(t, 64, workers[1].Slots)
 		want := WorkerInfo{
 			Name: a.Name(), Live: true, Heartbeat: workers[0].Heartbeat, Since: began,
-			Slots: 7, Running: 1, Preferred: 2, Done: 1, Retried: 1, Snoozed: 1, Buried: 1, Late: a.Stats().Late,
+			Slots: 7, Running: 1, Preferred: 2, Done: 1, Retried: 1, Snoozed: 1, DeadLettered: 1, Late: a.Stats().Late,
 		}
 		require.EqualValues(t, 5, want.Late.Count)
 		require.Equal(t, want, workers[0])
@@ -135,7 +135,7 @@ func cancelled() context.Context {
 
 // A running timer shows its worker, even a dead one: with one more call to the engine, for
 // any number of timers, and no call if none runs.
-func TestWhoRunsATimer(t *testing.T) {
+func TestWorkerOfATimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, store.Limits{}, time.Hour)
 		names := func(state State) map[string]string {
@@ -200,7 +200,7 @@ func TestWorkersOfOtherVersions(t *testing.T) {
 	var late histogram.Durations
 	late.Add(time.Second)
 	w := &Worker{born: time.Now().Add(-time.Minute), options: WorkerOptions{Concurrency: 3}}
-	w.stats.Late, w.stats.Buried, w.stats.BuriedLost, w.stats.Cancelled = late, 1, 2, 4
+	w.stats.Late, w.stats.DeadLettered, w.stats.DeadLetteredLost, w.stats.Cancelled = late, 1, 2, 4
 	whole := w.status()
 	later := append(append([]byte{}, whole...), "more"...)
 	status := map[string][]byte{
@@ -224,7 +224,7 @@ func TestWorkersOfOtherVersions(t *testing.T) {
 		}
 	}
 	got := workers[len(status)]
-	require.Equal(t, WorkerInfo{Name: "zz", Live: true, Heartbeat: got.Heartbeat, Since: got.Since, Slots: 3, Buried: 1 + 2, Cancelled: 4, Late: late}, got, "what a later version appends is passed over")
+	require.Equal(t, WorkerInfo{Name: "zz", Live: true, Heartbeat: got.Heartbeat, Since: got.Since, Slots: 3, DeadLettered: 1 + 2, Cancelled: 4, Late: late}, got, "what a later version appends is passed over")
 	require.WithinDuration(t, got.Heartbeat.Add(-time.Minute), got.Since, time.Minute)
 }
 
@@ -238,7 +238,7 @@ func statusOfSum(sum float64) []byte {
 // A status fits into a heartbeat under all circumstances.
 func TestStatusIsSmall(t *testing.T) {
 	w := &Worker{born: time.Now(), options: WorkerOptions{Concurrency: maxConcurrency}}
-	for _, n := range []*uint64{&w.stats.Done, &w.stats.Retried, &w.stats.Snoozed, &w.stats.Cancelled, &w.stats.Buried} {
+	for _, n := range []*uint64{&w.stats.Done, &w.stats.Retried, &w.stats.Snoozed, &w.stats.Cancelled, &w.stats.DeadLettered} {
 		*n = math.MaxUint64
 	}
 	for i := range w.stats.Late.Counts {

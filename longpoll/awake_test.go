@@ -103,7 +103,7 @@ func TestKeepAwakeBreaksOff(t *testing.T) {
 		want Stats
 	}{
 		"shutdown": {func(f *feed, _ context.CancelFunc) { f.p.Close() }, Stats{Refused: 1}},
-		"context":  {func(_ *feed, cancel context.CancelFunc) { cancel() }, Stats{HungUp: 1}},
+		"context":  {func(_ *feed, cancel context.CancelFunc) { cancel() }, Stats{Disconnected: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestKeepAwakeCannotFlush(t *testing.T) {
 		})
 		require.Equal(t, time.Second, time.Since(began))
 		require.Zero(t, *w.n)
-		require.Equal(t, Stats{HungUp: 1}, p.Stats())
+		require.Equal(t, Stats{Disconnected: 1}, p.Stats())
 	})
 }
 
@@ -275,9 +275,9 @@ func TestKeepAwakeCannotWrite(t *testing.T) {
 		value any
 		want  Stats
 	}{
-		"error":    {func() error { return io.ErrClosedPipe }, http.ErrAbortHandler, Stats{HungUp: 1}},
+		"error":    {func() error { return io.ErrClosedPipe }, http.ErrAbortHandler, Stats{Disconnected: 1}},
 		"panic":    {func() error { panic("no") }, "no", Stats{Failed: 1}},
-		"Goexit":   {func() error { runtime.Goexit(); return nil }, http.ErrAbortHandler, Stats{HungUp: 1}},
+		"Goexit":   {func() error { runtime.Goexit(); return nil }, http.ErrAbortHandler, Stats{Disconnected: 1}},
 		"gives up": {func() error { return errors.Join(http.ErrNotSupported) }, nil, Stats{Expired: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -319,6 +319,6 @@ func TestKeepAwakeFailsLate(t *testing.T) {
 		require.PanicsWithValue(t, http.ErrAbortHandler, func() {
 			f.serve(p)(w, httptest.NewRequest(http.MethodGet, "/?wait=2", nil))
 		})
-		require.Equal(t, Stats{HungUp: 1}, p.Stats())
+		require.Equal(t, Stats{Disconnected: 1}, p.Stats())
 	})
 }

@@ -237,12 +237,12 @@ func TestClientsAreBounded(t *testing.T) {
 		synctest.Wait()
 		wg.Go(func() { require.Equal(t, "1", ask(f.serve(p), from("c")).Body.String()) })
 		synctest.Wait()
-		require.Equal(t, Stats{Pending: 6, Clients: 3, HungUp: 1, Limited: 1}, p.Stats())
+		require.Equal(t, Stats{Pending: 6, Clients: 3, Disconnected: 1, Limited: 1}, p.Stats())
 		require.Equal(t, http.StatusTooManyRequests, ask(f.serve(p), from("c")).Code)
 		f.add()
 		wg.Wait()
 		synctest.Wait()
-		require.Equal(t, Stats{Ready: 6, HungUp: 1, Limited: 2}, p.Stats())
+		require.Equal(t, Stats{Ready: 6, Disconnected: 1, Limited: 2}, p.Stats())
 	})
 }
 

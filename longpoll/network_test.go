@@ -119,7 +119,7 @@ func TestContextIsDone(t *testing.T) {
 			require.Equal(t, http.StatusServiceUnavailable, got.status)
 			require.NotEmpty(t, got.header.Get("Retry-After"))
 			require.NotEmpty(t, got.body)
-			require.Equal(t, Stats{HungUp: 1}, p.Stats())
+			require.Equal(t, Stats{Disconnected: 1}, p.Stats())
 		})
 		synctest.Test(t, func(t *testing.T) {
 			f, p := newFeed(t, purgatory.Options{}), polls(t, Options{})
@@ -307,7 +307,7 @@ func TestHangUp(t *testing.T) {
 	eventually(t, func() bool { return f.p.Len() == 1 }, "the poll waits")
 	cancel()
 	require.ErrorIs(t, <-failed, context.Canceled)
-	eventually(t, func() bool { return p.Stats().HungUp == 1 }, "it ends")
+	eventually(t, func() bool { return p.Stats().Disconnected == 1 }, "it ends")
 	require.Zero(t, f.p.Len())
 }
 

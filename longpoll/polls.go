@@ -55,13 +55,13 @@ type Stats struct {
 	Pending int // pending polls
 	Clients int // clients with a pending poll; 0 without Options.Client
 
-	Ready   uint64 // returned to the handler, which answers
-	Expired uint64 // 204: nothing became ready in time
-	HungUp  uint64 // 503: the request's context was done, usually because the client has disconnected
-	Invalid uint64 // 400: the query's wait is not valid
-	Limited uint64 // 429: beyond Options.MaxPerClient
-	Refused uint64 // 503: the purgatory is full, or closed
-	Failed  uint64 // 500: another error of await, which went to Options.OnError, or a panic
+	Ready        uint64 // returned to the handler, which answers
+	Expired      uint64 // 204: nothing became ready in time
+	Disconnected uint64 // 503: the request's context was done, usually because the client has disconnected
+	Invalid      uint64 // 400: the query's wait is not valid
+	Limited      uint64 // 429: beyond Options.MaxPerClient
+	Refused      uint64 // 503: the purgatory is full, or closed
+	Failed       uint64 // 500: another error of await, which went to Options.OnError, or a panic
 
 	Cancelled uint64 // 503: by CancelForKey
 }
@@ -188,7 +188,7 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 		w.Header().Set("Connection", "close")
 		c.retryLater("the server is shutting down")
 	case r.Context().Err() != nil || c.broken:
-		leave(func(st *Stats) { st.HungUp++ })
+		leave(func(st *Stats) { st.Disconnected++ })
 		c.retryLater("the poll was ended") // not read if the client has disconnected
 	case errors.Is(err, purgatory.ErrCancelled):
 		leave(func(st *Stats) { st.Cancelled++ })

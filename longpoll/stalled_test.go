@@ -129,7 +129,7 @@ func TestKeepAwakeIsNotTaken(t *testing.T) {
 					require.Equal(t, time.Second, time.Since(began))
 					<-ended
 					require.InDelta(t, (2500*time.Millisecond + lastByte).Seconds(), time.Since(began).Seconds(), 0.01)
-					require.Equal(t, Stats{HungUp: 1}, p.Stats())
+					require.Equal(t, Stats{Disconnected: 1}, p.Stats())
 				})
 			})
 		}

@@ -62,9 +62,9 @@ func (e *entry) withoutContradictions(s sheet, customs families) sheet {
 	return kept
 }
 
-func (e *entry) fullName(figure string) string { return "limbo_" + e.kind + "_" + figure }
+func (e *entry) fullName(metric string) string { return "limbo_" + e.kind + "_" + metric }
 
-func (e *entry) metric(f Figure) prometheus.Metric {
+func (e *entry) metric(f Metric) prometheus.Metric {
 	desc := e.desc(f)
 	values := []string{e.name, f.LabelValue}
 	if f.Label == "" {
@@ -80,7 +80,7 @@ func (e *entry) metric(f Figure) prometheus.Metric {
 	}
 }
 
-func (e *entry) desc(f Figure) *prometheus.Desc {
+func (e *entry) desc(f Metric) *prometheus.Desc {
 	help := f.Help
 	if help != "" {
 		help += "."

@@ -101,21 +101,21 @@ func one(d time.Duration) (h histogram.Durations) {
 func written(t *testing.T, h histogram.Durations) *dto.Histogram {
 	var m dto.Metric
 	e := &entry{kind: "x", name: "y"}
-	require.NoError(t, e.metric(Figure{Name: "z_seconds", Type: Histogram, Durations: h}).Write(&m))
+	require.NoError(t, e.metric(Metric{Name: "z_seconds", Type: Histogram, Durations: h}).Write(&m))
 	return m.Histogram
 }
 
 // An invalid metric of a custom source does not affect other metrics.
-func TestInvalidFigures(t *testing.T) {
-	good := Figure{Name: "good", Help: "Fine", Value: 1}
-	labelled := Figure{Name: "by_disk", Help: "Fine", Label: "disk", LabelValue: "a"}
-	durations := Figure{Name: "took_seconds", Help: "Fine", Type: Histogram, Durations: one(time.Second)}
-	change := func(f Figure, change func(*Figure)) Figure { change(&f); return f }
-	for name, bad := range map[string]Figure{
+func TestInvalidMetrics(t *testing.T) {
+	good := Metric{Name: "good", Help: "Fine", Value: 1}
+	labelled := Metric{Name: "by_disk", Help: "Fine", Label: "disk", LabelValue: "a"}
+	durations := Metric{Name: "took_seconds", Help: "Fine", Type: Histogram, Durations: one(time.Second)}
+	change := func(f Metric, change func(*Metric)) Metric { change(&f); return f }
+	for name, bad := range map[string]Metric{
 		"no name":             {},
 		"name":                {Name: "a-b"},
 		"colon":               {Name: "a:b"},
-		"name that is taken":  {Name: "invalid_figures"},
+		"name that is taken":  {Name: "invalid_metrics"},
 		"help":                {Name: "x", Help: "\xff"},
 		"type":                {Name: "x", Type: 3},
 		"NaN":                 {Name: "x", Value: math.NaN()},
@@ -129,23 +129,23 @@ func TestInvalidFigures(t *testing.T) {
 		"label's value":       {Name: "x", Label: "a", LabelValue: "\xff"},
 		"the same":            good,
 		"the same, labelled":  labelled,
-		"another type":        change(good, func(f *Figure) { f.Type = Counter }),
-		"another help":        change(good, func(f *Figure) { f.Help = "Not fine" }),
-		"a label":             change(good, func(f *Figure) { f.Label = "disk" }),
-		"another label":       change(labelled, func(f *Figure) { f.Label = "tape" }),
+		"another type":        change(good, func(f *Metric) { f.Type = Counter }),
+		"another help":        change(good, func(f *Metric) { f.Help = "Not fine" }),
+		"a label":             change(good, func(f *Metric) { f.Label = "disk" }),
+		"another label":       change(labelled, func(f *Metric) { f.Label = "tape" }),
 		"a part's name":       {Name: "took_seconds_count"},
 		"sum":                 {Name: "took_seconds_sum"},
 		"bucket":              {Name: "took_seconds_bucket"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := New()
-			_, err := r.Add("x", Custom("disk", func() []Figure { return []Figure{good, labelled, durations, bad} }))
+			_, err := r.Add("x", Custom("disk", func() []Metric { return []Metric{good, labelled, durations, bad} }))
 			require.NoError(t, err)
 			text := scrape(t, r)
 			require.Contains(t, text, "\nlimbo_disk_good{name=\"x\"} 1\n")
 			require.Contains(t, text, "\nlimbo_disk_by_disk{disk=\"a\",name=\"x\"} 0\n")
 			require.Contains(t, text, "\nlimbo_disk_took_seconds_count{name=\"x\"} 1\n")
-			require.Contains(t, text, "\nlimbo_disk_invalid_figures{name=\"x\"} 1\n")
+			require.Contains(t, text, "\nlimbo_disk_invalid_metrics{name=\"x\"} 1\n")
 			require.Equal(t, 4, strings.Count(text, "# TYPE"))
 			var s sheet // as on the page
 			r.all()[0].source.read(&s, nil)
@@ -153,15 +153,15 @@ func TestInvalidFigures(t *testing.T) {
 		})
 	}
 	r := New()
-	_, err := r.Add("x", Custom("disk", func() []Figure { panic("no") }))
+	_, err := r.Add("x", Custom("disk", func() []Metric { panic("no") }))
 	require.NoError(t, err)
-	require.Contains(t, scrape(t, r), "\nlimbo_disk_invalid_figures{name=\"x\"} 1\n")
-	_, err = r.Add("y", Custom("tape", func() []Figure {
-		return []Figure{{Name: "took_seconds_sum"}, durations, good, {Name: "bare"}}
+	require.Contains(t, scrape(t, r), "\nlimbo_disk_invalid_metrics{name=\"x\"} 1\n")
+	_, err = r.Add("y", Custom("tape", func() []Metric {
+		return []Metric{{Name: "took_seconds_sum"}, durations, good, {Name: "bare"}}
 	}))
 	require.NoError(t, err)
 	text := scrape(t, r)
-	require.Contains(t, text, "\nlimbo_tape_invalid_figures{name=\"y\"} 1\n", "a histogram, after what has its part's name")
+	require.Contains(t, text, "\nlimbo_tape_invalid_metrics{name=\"y\"} 1\n", "a histogram, after what has its part's name")
 	require.Contains(t, text, "# HELP limbo_tape_good Fine.\n")
 	require.Contains(t, text, "# HELP limbo_tape_bare \n")
 }
@@ -170,19 +170,19 @@ func TestInvalidFigures(t *testing.T) {
 func TestContradictions(t *testing.T) {
 	r := New()
 	for name, kind := range map[string]string{"a": "disk", "b": "disk"} {
-		_, err := r.Add(name, Custom(kind, func() []Figure {
-			return []Figure{{Name: "x", Help: "As of " + name}, {Name: "cache_hits", Help: "Hits"}}
+		_, err := r.Add(name, Custom(kind, func() []Metric {
+			return []Metric{{Name: "x", Help: "As of " + name}, {Name: "cache_hits", Help: "Hits"}}
 		}))
 		require.NoError(t, err)
 	}
-	_, err := r.Add("a", Custom("disk_cache", func() []Figure { return []Figure{{Name: "hits", Help: "Hits", Value: 2}} }))
+	_, err := r.Add("a", Custom("disk_cache", func() []Metric { return []Metric{{Name: "hits", Help: "Hits", Value: 2}} }))
 	require.NoError(t, err)
 	text := scrape(t, r)
 	require.Equal(t, 1, strings.Count(text, "\nlimbo_disk_x{"), text)
 	require.Contains(t, text, "\nlimbo_disk_cache_hits{name=\"a\"} 0\n")
-	require.Contains(t, text, "\nlimbo_disk_cache_invalid_figures{name=\"a\"} 1\n")
-	require.Equal(t, 2, strings.Count(text, "\nlimbo_disk_invalid_figures{"))
-	require.Equal(t, 1, strings.Count(text, "limbo_disk_invalid_figures{name=\"a\"} 1")+strings.Count(text, "limbo_disk_invalid_figures{name=\"b\"} 1"))
+	require.Contains(t, text, "\nlimbo_disk_cache_invalid_metrics{name=\"a\"} 1\n")
+	require.Equal(t, 2, strings.Count(text, "\nlimbo_disk_invalid_metrics{"))
+	require.Equal(t, 1, strings.Count(text, "limbo_disk_invalid_metrics{name=\"a\"} 1")+strings.Count(text, "limbo_disk_invalid_metrics{name=\"b\"} 1"))
 }
 
 // Two registries behave as Registry documents.
@@ -202,7 +202,7 @@ func TestTwoRegistries(t *testing.T) {
 	apart := prometheus.NewRegistry()
 	apart.MustRegister(two[0])
 	prometheus.WrapRegistererWith(prometheus.Labels{"tenant": "b"}, apart).MustRegister(two[1])
-	require.Len(t, gathered(t, apart)["limbo_disk_invalid_figures"].Metric, 2)
+	require.Len(t, gathered(t, apart)["limbo_disk_invalid_metrics"].Metric, 2)
 }
 
 func gathered(t *testing.T, g prometheus.Gatherer) map[string]*dto.MetricFamily {

@@ -25,7 +25,7 @@ import (
 // the last metrics after 100 ms, and snapshot.json after 5 s; after 5 s both also report the
 // problem. A read that never returns keeps its goroutine and each scrape that waits for it.
 //
-// An invalid metric is omitted without an effect on others, and limbo_<kind>_invalid_figures
+// An invalid metric is omitted without an effect on others, and limbo_<kind>_invalid_metrics
 // counts the omitted ones. Invalid are
 //
 //   - a Name or a Label that does not match [a-zA-Z_][a-zA-Z0-9_]*; the labels name, le and
@@ -38,7 +38,7 @@ import (
 //   - x_count, x_sum or x_bucket in addition to a Histogram x.
 //
 // If read panics, the source has no metrics, and counts one as invalid.
-func Custom(kind string, read func() []Figure) Source {
+func Custom(kind string, read func() []Metric) Source {
 	must(read != nil, "Custom", "a nil function")
 	return Source{
 		kind:   kind,
@@ -76,7 +76,7 @@ func (c *custom) run(x *call, read func(*sheet, pass)) {
 	var s sheet
 	defer func() {
 		if len(s) == 0 { // read called runtime.Goexit, as tests do
-			s.invalid(1, errors.New("reading the figures ended its goroutine"))
+			s.invalid(1, errors.New("reading the metrics ended its goroutine"))
 		}
 		x.s = s
 		c.mu.Lock()
@@ -98,7 +98,7 @@ func (c *custom) latest(x *call) (s sheet, problem string) {
 	default:
 	}
 	if time.Since(x.begun) >= silentFor {
-		problem = "its function has not returned since " + x.begun.UTC().Format(time.TimeOnly) + " UTC: these are its last figures, if it has any"
+		problem = "its function has not returned since " + x.begun.UTC().Format(time.TimeOnly) + " UTC: these are its last metrics, if it has any"
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,24 +138,24 @@ func checkKind(kind string) error {
 }
 
 // invalid is the name of the last metric of a custom source.
-const invalid = "invalid_figures"
+const invalid = "invalid_metrics"
 
 // custom adds the valid metrics of read, and the number of invalid ones.
-func (s *sheet) custom(read func() []Figure) {
-	figures, problem := protect(read)
+func (s *sheet) custom(read func() []Metric) {
+	metrics, problem := protect(read)
 	left := 0
 	if problem != nil {
 		left++
 	}
 	all := families{}
-	for _, f := range figures {
+	for _, f := range metrics {
 		err := f.check()
 		if err == nil && (f.Name == invalid || !all.admit(f.Name, "", f)) {
-			err = errors.New("another figure has its name")
+			err = errors.New("another metric has its name")
 		}
 		if err != nil {
 			left++
-			problem = fmt.Errorf("the figure %q was left out: %w", f.Name, err)
+			problem = fmt.Errorf("the metric %q was left out: %w", f.Name, err)
 			continue
 		}
 		*s = append(*s, f)
@@ -164,24 +164,24 @@ func (s *sheet) custom(read func() []Figure) {
 }
 
 func (s *sheet) invalid(left int, problem error) {
-	s.gauge(invalid, "Figures of a custom source that were left out because they cannot be published", float64(left))
+	s.gauge(invalid, "Metrics of a custom source that were left out because they cannot be published", float64(left))
 	if problem != nil {
 		(*s)[len(*s)-1].problem = cut(problem.Error())
 	}
 }
 
 // protect calls read and returns its metrics, or an error if read panics.
-func protect(read func() []Figure) (figures []Figure, err error) {
+func protect(read func() []Metric) (metrics []Metric, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			figures, err = nil, fmt.Errorf("reading the figures panicked: %s", plain(p))
+			metrics, err = nil, fmt.Errorf("reading the metrics panicked: %s", plain(p))
 		}
 	}()
 	return read(), nil
 }
 
 // check returns an error if a metric is invalid regardless of other metrics.
-func (f *Figure) check() error {
+func (f *Metric) check() error {
 	switch {
 	case !identifier.MatchString(f.Name):
 		return errors.New("its name is not an identifier")
@@ -207,7 +207,7 @@ func (f *Figure) check() error {
 	return nil
 }
 
-func (f *Figure) adds() bool {
+func (f *Metric) adds() bool {
 	var sum uint64
 	for _, n := range f.Durations.Counts {
 		sum += n
@@ -228,7 +228,7 @@ type family struct {
 
 // admit reports whether a metric, whose full name is given, can be published in addition to
 // those admitted before.
-func (all families) admit(whole, source string, f Figure) bool {
+func (all families) admit(whole, source string, f Metric) bool {
 	fam := all[whole]
 	if fam == nil {
 		if all.collides(whole, f.Type) {

@@ -33,8 +33,8 @@ const (
 func Timers(t *durable.Timers) Source {
 	must(t != nil, "Timers", "nil")
 	r := &storeReader{timers: t}
-	r.figures()
-	return Custom("durable", r.figures)
+	r.metrics()
+	return Custom("durable", r.metrics)
 }
 
 // storeReader reads the store in the background, for readers that must not wait.
@@ -48,23 +48,23 @@ type storeReader struct {
 	err  error         // guarded by mu; error of that read
 }
 
-// figures returns the result of the last read, and starts another unless one is in progress.
-func (r *storeReader) figures() []Figure {
+// metrics returns the result of the last read, and starts another unless one is in progress.
+func (r *storeReader) metrics() []Metric {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.busy {
 		r.busy = true
 		go r.read()
 	}
-	readable := Figure{Name: "readable", Help: "Whether the figures of the store are here: 0 or 1"}
+	readable := Metric{Name: "readable", Help: "Whether the metrics of the store are here: 0 or 1"}
 	age := time.Since(r.at) // centuries, before the first read
 	if r.err != nil || age > maxAge {
-		return []Figure{readable}
+		return []Metric{readable}
 	}
 	readable.Value = 1
-	return append(figuresOfStore(r.last), // a page's list shows the first gauge
+	return append(storeMetrics(r.last), // a page's list shows the first gauge
 		readable,
-		Figure{Name: "age_seconds", Help: "How long ago the store was asked for these figures", Value: age.Seconds()})
+		Metric{Name: "age_seconds", Help: "How long ago the store was asked for these metrics", Value: age.Seconds()})
 }
 
 func (r *storeReader) read() {
@@ -77,12 +77,12 @@ func (r *storeReader) read() {
 	r.busy, r.at, r.last, r.err = false, began, st, err
 }
 
-func figuresOfStore(st durable.Stats) []Figure {
+func storeMetrics(st durable.Stats) []Metric {
 	overdue := 0.0
 	if st.Overdue > 0 {
 		overdue = max(0, st.Now.Sub(st.NextDue).Seconds())
 	}
-	return []Figure{
+	return []Metric{
 		{Name: "waiting", Help: "Timers that wait for their time or for another attempt", Value: float64(st.Waiting)},
 		{Name: "overdue", Help: "Timers that wait and are due", Value: float64(st.Overdue)},
 		{Name: "overdue_seconds", Help: "How long ago the first timer came due that waits", Value: overdue},
@@ -101,9 +101,9 @@ func figuresOfStore(st durable.Stats) []Figure {
 // describes the store.
 func Worker(w *durable.Worker) Source {
 	must(w != nil, "Worker", "nil")
-	return Custom("durable_worker", func() []Figure {
+	return Custom("durable_worker", func() []Metric {
 		st := w.Stats()
-		list := []Figure{
+		list := []Metric{
 			{Name: "running", Help: "Handlers that run", Value: float64(st.Running)},
 			{Name: "ending", Help: "Handlers that have returned, whose ends are not written yet or whose OnDead has not returned", Value: float64(st.Ending)},
 			{Name: "members", Help: "Workers that live, this one included; 0 if that is not known", Value: float64(st.Members)},
@@ -114,21 +114,21 @@ func Worker(w *durable.Worker) Source {
 			how string
 			n   uint64
 		}{
-			{"done", st.Done}, {"retried", st.Retried}, {"snoozed", st.Snoozed}, {"given_back", st.GivenBack},
-			{"buried", st.Buried}, {"buried_lost", st.BuriedLost}, {"cancelled", st.Cancelled}, {"lost", st.Lost}, {"unwritten", st.Unwritten},
+			{"done", st.Done}, {"retried", st.Retried}, {"snoozed", st.Snoozed}, {"released", st.Released},
+			{"dead_lettered", st.DeadLettered}, {"dead_lettered_lost", st.DeadLetteredLost}, {"cancelled", st.Cancelled}, {"lost", st.Lost}, {"unwritten", st.Unwritten},
 		} {
-			list = append(list, Figure{
+			list = append(list, Metric{
 				Name: "ended_total", Help: "Runs by how they ended", Type: Counter, Label: "how", LabelValue: end.how, Value: float64(end.n),
 			})
 		}
 		return append(list,
-			Figure{Name: "panics_total", Help: "Panics of handlers", Type: Counter, Value: float64(st.Panics)},
-			Figure{Name: "repaired_total", Help: "Records without a home that claims have removed", Type: Counter, Value: float64(st.Repaired)},
-			Figure{Name: "late_seconds", Help: "How long after timers were due this worker started their handlers", Type: Histogram, Durations: st.Late},
-			Figure{Name: "planned_total", Help: "Times that this worker advanced a schedule", Type: Counter, Value: float64(st.Planned)},
-			Figure{Name: "occurrences_total", Help: "Occurrences of schedules that this worker created at planned times", Type: Counter, Value: float64(st.Occurrences)},
-			Figure{Name: "skipped_total", Help: "Planned times that this worker skipped, because of the schedule's overlap or missed", Type: Counter, Value: float64(st.Skipped)},
-			Figure{Name: "plan_failures_total", Help: "Times that this worker could not advance a schedule, and put it off", Type: Counter, Value: float64(st.PlanFailures)},
-			Figure{Name: "planned_late_seconds", Help: "How long after their planned times this worker created occurrences", Type: Histogram, Durations: st.PlannedLate})
+			Metric{Name: "panics_total", Help: "Panics of handlers", Type: Counter, Value: float64(st.Panics)},
+			Metric{Name: "repaired_total", Help: "Records without a home that claims have removed", Type: Counter, Value: float64(st.Repaired)},
+			Metric{Name: "late_seconds", Help: "How long after timers were due this worker started their handlers", Type: Histogram, Durations: st.Late},
+			Metric{Name: "planned_total", Help: "Times that this worker advanced a schedule", Type: Counter, Value: float64(st.Planned)},
+			Metric{Name: "occurrences_total", Help: "Occurrences of schedules that this worker created at planned times", Type: Counter, Value: float64(st.Occurrences)},
+			Metric{Name: "skipped_total", Help: "Planned times that this worker skipped, because of the schedule's overlap or missed", Type: Counter, Value: float64(st.Skipped)},
+			Metric{Name: "plan_failures_total", Help: "Times that this worker could not advance a schedule, and put it off", Type: Counter, Value: float64(st.PlanFailures)},
+			Metric{Name: "planned_late_seconds", Help: "How long after their planned times this worker created occurrences", Type: Histogram, Durations: st.PlannedLate})
 	})
 }

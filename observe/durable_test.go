@@ -58,7 +58,7 @@ func observed(t *testing.T, shards int) (*broken, *durable.Timers, *observe.Regi
 
 // shown returns the current metrics, without waiting for the store.
 func shown(r *observe.Registry, source int) map[string]any {
-	return r.Snapshot().Sources[source].Figures
+	return r.Snapshot().Sources[source].Metrics
 }
 
 // settled returns the result of a read that begins now.
@@ -69,11 +69,11 @@ func settled(r *observe.Registry, source int) map[string]any {
 	return shown(r, source)
 }
 
-// figures returns the metrics of an empty store that was read just now, with changes.
-func figures(changes map[string]any) map[string]any {
+// metrics returns the metrics of an empty store that was read just now, with changes.
+func metrics(changes map[string]any) map[string]any {
 	f := map[string]any{
 		"readable": 1., "age_seconds": 0., "waiting": 0., "overdue": 0., "overdue_seconds": 0.,
-		"leased": 0., "dead": 0., "dropped_total": 0., "invalid_figures": 0.,
+		"leased": 0., "dead": 0., "dropped_total": 0., "invalid_metrics": 0.,
 		"scheduled_total": 0., "schedules": 0., "schedules_overdue": 0.,
 	}
 	for name, value := range changes {
@@ -82,9 +82,9 @@ func figures(changes map[string]any) map[string]any {
 	return f
 }
 
-var unreadable = map[string]any{"readable": 0., "invalid_figures": 0.}
+var unreadable = map[string]any{"readable": 0., "invalid_metrics": 0.}
 
-func TestFiguresOfTimers(t *testing.T) {
+func TestMetricsOfTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, timers, r := observed(t, 2)
 		done := make(chan struct{})
@@ -97,9 +97,9 @@ func TestFiguresOfTimers(t *testing.T) {
 		require.NoError(t, err)
 		_, err = timers.Schedule(t.Context(), durable.Timer{Key: "later", After: 1 << 40})
 		require.NoError(t, err)
-		require.Equal(t, figures(map[string]any{"waiting": 2., "overdue": 1., "scheduled_total": 2.}), settled(r, 0))
+		require.Equal(t, metrics(map[string]any{"waiting": 2., "overdue": 1., "scheduled_total": 2.}), settled(r, 0))
 		time.Sleep(90 * time.Second)
-		require.Equal(t, figures(map[string]any{"waiting": 2., "overdue": 1., "overdue_seconds": 90., "scheduled_total": 2.}), settled(r, 0))
+		require.Equal(t, metrics(map[string]any{"waiting": 2., "overdue": 1., "overdue_seconds": 90., "scheduled_total": 2.}), settled(r, 0))
 
 		ctx, stop := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
@@ -107,12 +107,12 @@ func TestFiguresOfTimers(t *testing.T) {
 		<-done
 		stop()
 		require.NoError(t, <-ran)
-		require.Equal(t, figures(map[string]any{"waiting": 1., "scheduled_total": 2.}), settled(r, 0), "what is due in future is not overdue")
+		require.Equal(t, metrics(map[string]any{"waiting": 1., "scheduled_total": 2.}), settled(r, 0), "what is due in future is not overdue")
 		got := shown(r, 1)
 		require.Equal(t, 1., got["claimed_total"])
 		require.Equal(t, map[string]any{
-			"done": 1., "retried": 0., "snoozed": 0., "given_back": 0., "buried": 0.,
-			"buried_lost": 0., "cancelled": 0., "lost": 0., "unwritten": 0.,
+			"done": 1., "retried": 0., "snoozed": 0., "released": 0., "dead_lettered": 0.,
+			"dead_lettered_lost": 0., "cancelled": 0., "lost": 0., "unwritten": 0.,
 		}, got["ended_total"])
 
 		s.gone.Store(true)
@@ -121,7 +121,7 @@ func TestFiguresOfTimers(t *testing.T) {
 }
 
 // Schedules are counted separately from timers; a worker counts their occurrences.
-func TestFiguresOfSchedules(t *testing.T) {
+func TestMetricsOfSchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, timers, r := observed(t, 2)
 		busy := make(chan struct{})
@@ -133,15 +133,15 @@ func TestFiguresOfSchedules(t *testing.T) {
 		require.NoError(t, err)
 		_, _, err = timers.PutSchedule(t.Context(), durable.Schedule{Key: "daily", Cron: "@daily"})
 		require.NoError(t, err)
-		require.Equal(t, figures(map[string]any{"schedules": 2.}), settled(r, 0))
+		require.Equal(t, metrics(map[string]any{"schedules": 2.}), settled(r, 0))
 		time.Sleep(61 * time.Second)
-		require.Equal(t, figures(map[string]any{"schedules": 2., "schedules_overdue": 1.}), settled(r, 0), "no worker runs")
+		require.Equal(t, metrics(map[string]any{"schedules": 2., "schedules_overdue": 1.}), settled(r, 0), "no worker runs")
 
 		ctx, stop := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
 		go func() { ran <- worker.Run(ctx) }()
 		time.Sleep(3 * time.Minute) // the occurrence of the first minute is still running
-		require.Equal(t, figures(map[string]any{"schedules": 2., "leased": 1., "scheduled_total": 1.}), settled(r, 0))
+		require.Equal(t, metrics(map[string]any{"schedules": 2., "leased": 1., "scheduled_total": 1.}), settled(r, 0))
 		got := shown(r, 1)
 		require.Equal(t, []any{1., 3., 0.}, []any{got["occurrences_total"], got["skipped_total"], got["plan_failures_total"]})
 		require.Positive(t, got["planned_total"])
@@ -161,16 +161,16 @@ func TestScrapesDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, r := observed(t, 1)
 		synctest.Wait()
-		require.Equal(t, figures(nil), shown(r, 0), "the first reading began before the first scrape")
+		require.Equal(t, metrics(nil), shown(r, 0), "the first reading began before the first scrape")
 		synctest.Wait()
 
 		s.mute.Store(true)
 		asked, began := s.asked.Load(), time.Now()
 		for range 10 {
-			require.Equal(t, figures(nil), shown(r, 0))
+			require.Equal(t, metrics(nil), shown(r, 0))
 		}
 		time.Sleep(readTimeout - 1)
-		require.Equal(t, figures(map[string]any{"age_seconds": (readTimeout - 1).Seconds()}), shown(r, 0), "what was found last, and its age")
+		require.Equal(t, metrics(map[string]any{"age_seconds": (readTimeout - 1).Seconds()}), shown(r, 0), "what was found last, and its age")
 		require.Equal(t, readTimeout-1, time.Since(began), "no scrape took any time")
 		require.Equal(t, asked+1, s.asked.Load())
 		time.Sleep(1)
@@ -179,22 +179,22 @@ func TestScrapesDoNotWait(t *testing.T) {
 
 		s.mute.Store(false)
 		time.Sleep(readTimeout) // for the read that the scrape started
-		require.Equal(t, figures(nil), settled(r, 0))
+		require.Equal(t, metrics(nil), settled(r, 0))
 	})
 }
 
 // An old result is not shown as if it were current.
-func TestOldFiguresAreNotShown(t *testing.T) {
+func TestOldMetricsAreNotShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, r := observed(t, 1)
 		synctest.Wait()
 		time.Sleep(maxAge)
-		require.Equal(t, figures(map[string]any{"age_seconds": maxAge.Seconds()}), shown(r, 0))
+		require.Equal(t, metrics(map[string]any{"age_seconds": maxAge.Seconds()}), shown(r, 0))
 		synctest.Wait()
 		time.Sleep(maxAge + 1)
 		require.Equal(t, unreadable, shown(r, 0))
 		synctest.Wait()
-		require.Equal(t, figures(nil), shown(r, 0))
+		require.Equal(t, metrics(nil), shown(r, 0))
 	})
 }
 

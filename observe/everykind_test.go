@@ -76,13 +76,13 @@ func newEveryKind(t testing.TB) *everyKind {
 	add("reminders", Timers(reminders))
 	require.Eventually(t, func() bool { // until the store has been read
 		sources := e.registry.Snapshot().Sources
-		return sources[len(sources)-1].Figures["readable"] == 1.
+		return sources[len(sources)-1].Metrics["readable"] == 1.
 	}, time.Minute, time.Millisecond)
 	reminder, err := reminders.NewWorker(func(context.Context, durable.Fired) error { return nil }, durable.WorkerOptions{})
 	require.NoError(t, err)
 	add("reminders", Worker(reminder))
-	add("disk", Custom("journal", func() []Figure {
-		return []Figure{
+	add("disk", Custom("journal", func() []Metric {
+		return []Metric{
 			{Name: "records", Help: "Records held", Value: 3},
 			{Name: "written_bytes_total", Help: "Bytes written", Type: Counter, Value: 4096},
 			{Name: "synced_seconds", Help: "How long syncs took", Type: Histogram, Durations: e.durations},

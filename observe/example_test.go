@@ -48,9 +48,9 @@ func ExampleCustom() {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(r)
 	leases := map[string]int{"shard-1": 4, "shard-2": 7}
-	if _, err := r.Add("reminders", observe.Custom("journal", func() (all []observe.Figure) {
+	if _, err := r.Add("reminders", observe.Custom("journal", func() (all []observe.Metric) {
 		for _, shard := range []string{"shard-1", "shard-2"} {
-			all = append(all, observe.Figure{
+			all = append(all, observe.Metric{
 				Name: "leases", Help: "Leases held", Label: "shard", LabelValue: shard, Value: float64(leases[shard]),
 			})
 		}
@@ -58,11 +58,11 @@ func ExampleCustom() {
 	})); err != nil {
 		panic(err)
 	}
-	show(metrics, "limbo_journal_leases", "limbo_journal_invalid_figures")
+	show(metrics, "limbo_journal_leases", "limbo_journal_invalid_metrics")
 	// Output:
 	// limbo_journal_leases{name="reminders",shard="shard-1"} 4
 	// limbo_journal_leases{name="reminders",shard="shard-2"} 7
-	// limbo_journal_invalid_figures{name="reminders"} 0
+	// limbo_journal_invalid_metrics{name="reminders"} 0
 }
 
 // fetch is an operation that is never completed.

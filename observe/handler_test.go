@@ -132,12 +132,12 @@ func TestStreamSendsASnapshotEachSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
 		n := 0.0
-		add(t, r, "x", Custom("counter", func() []Figure { n++; return []Figure{{Name: "n", Value: n}} }))
+		add(t, r, "x", Custom("counter", func() []Metric { n++; return []Metric{{Name: "n", Value: n}} }))
 		h := NewHandler(r)
 		begun := time.Now()
 		s := openStream(h, "")
 		for i := range 5 {
-			require.Equal(t, float64(i+1), s.snapshot(t).Sources[0].Figures["n"])
+			require.Equal(t, float64(i+1), s.snapshot(t).Sources[0].Metrics["n"])
 			require.Equal(t, time.Duration(i)*time.Second, time.Since(begun))
 		}
 		s.cancel()
@@ -152,7 +152,7 @@ func TestNoGoroutineWithoutAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reads atomic.Int32
 		r := New()
-		add(t, r, "x", Custom("counter", func() []Figure { reads.Add(1); return nil }))
+		add(t, r, "x", Custom("counter", func() []Metric { reads.Add(1); return nil }))
 		h := NewHandler(r)
 		time.Sleep(time.Minute)
 		require.Zero(t, reads.Load(), "nobody looks")
@@ -223,20 +223,20 @@ func TestStreamsAreBounded(t *testing.T) {
 }
 
 // A slow client misses snapshots, and then gets the newest.
-func TestASlowReaderHoldsNobodyUp(t *testing.T) {
+func TestSlowReaderDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
 		n := 0.0
-		add(t, r, "x", Custom("counter", func() []Figure { n++; return []Figure{{Name: "n", Value: n}} }))
+		add(t, r, "x", Custom("counter", func() []Metric { n++; return []Metric{{Name: "n", Value: n}} }))
 		h := NewHandler(r)
 		slow, quick := openStream(h, ""), openStream(h, "")
 		slow.snapshot(t)
 		for i := range 30 {
-			require.Equal(t, float64(i+1), quick.snapshot(t).Sources[0].Figures["n"])
+			require.Equal(t, float64(i+1), quick.snapshot(t).Sources[0].Metrics["n"])
 		}
-		missed := slow.snapshot(t).Sources[0].Figures["n"].(float64) // was being written
+		missed := slow.snapshot(t).Sources[0].Metrics["n"].(float64) // was being written
 		require.LessOrEqual(t, missed, 2.0)
-		require.GreaterOrEqual(t, slow.snapshot(t).Sources[0].Figures["n"], 30.0)
+		require.GreaterOrEqual(t, slow.snapshot(t).Sources[0].Metrics["n"], 30.0)
 		h.Close()
 		slow.cancel()
 		quick.cancel()
@@ -325,19 +325,19 @@ func TestGroups(t *testing.T) {
 func TestAProblemOfACustomSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
-		add(t, r, "nan", Custom("sick", func() []Figure { return []Figure{{Name: "rate", Value: math.NaN()}, {Name: "fine", Value: 3}} }))
-		add(t, r, "panics", Custom("sick", func() []Figure { panic("no figures\u202e") }))
-		add(t, r, "healthy", Custom("well", func() []Figure { return []Figure{{Name: "n", Value: 1}} }))
+		add(t, r, "nan", Custom("sick", func() []Metric { return []Metric{{Name: "rate", Value: math.NaN()}, {Name: "fine", Value: 3}} }))
+		add(t, r, "panics", Custom("sick", func() []Metric { panic("no metrics\u202e") }))
+		add(t, r, "healthy", Custom("well", func() []Metric { return []Metric{{Name: "n", Value: 1}} }))
 		h := NewHandler(r)
 		s := openStream(h, "")
 		for range 3 {
 			sources := s.snapshot(t).Sources
-			require.Equal(t, `the figure "rate" was left out: it is not finite`, sources[0].Problem)
-			require.Equal(t, map[string]any{"fine": 3.0, invalid: 1.0}, sources[0].Figures)
-			require.Equal(t, `reading the figures panicked: no figures\u202e`, sources[1].Problem)
-			require.Equal(t, map[string]any{invalid: 1.0}, sources[1].Figures)
+			require.Equal(t, `the metric "rate" was left out: it is not finite`, sources[0].Problem)
+			require.Equal(t, map[string]any{"fine": 3.0, invalid: 1.0}, sources[0].Metrics)
+			require.Equal(t, `reading the metrics panicked: no metrics\u202e`, sources[1].Problem)
+			require.Equal(t, map[string]any{invalid: 1.0}, sources[1].Metrics)
 			require.Empty(t, sources[2].Problem)
-			require.Equal(t, map[string]any{"n": 1.0, invalid: 0.0}, sources[2].Figures)
+			require.Equal(t, map[string]any{"n": 1.0, invalid: 0.0}, sources[2].Metrics)
 		}
 		require.Equal(t, http.StatusOK, get(h, "/snapshot.json").Code)
 		h.Close()
@@ -353,12 +353,12 @@ func TestACustomSourceThatBlocks(t *testing.T) {
 		w := newWheel(t, timingwheel.Options{})
 		add(t, r, "w", Wheel(w))
 		n, running := 0.0, atomic.Int32{}
-		add(t, r, "slow", Custom("slow", func() []Figure {
+		add(t, r, "slow", Custom("slow", func() []Metric {
 			require.EqualValues(t, 1, running.Add(1))
 			time.Sleep(2500 * time.Millisecond)
 			running.Add(-1)
 			n++
-			return []Figure{{Name: "n", Value: n}}
+			return []Metric{{Name: "n", Value: n}}
 		}))
 		more := func() {
 			_, err := w.Schedule(0, time.Hour)
@@ -376,12 +376,12 @@ func TestACustomSourceThatBlocks(t *testing.T) {
 		for i := range 20 {
 			sources := s.snapshot(t).Sources
 			require.Equal(t, time.Duration(i)*time.Second+customFor, time.Since(begun))
-			require.EqualValues(t, i+1, sources[0].Figures["timers"])
+			require.EqualValues(t, i+1, sources[0].Metrics["timers"])
 			want := map[string]any{invalid: 0.0, "n": float64(i / 3)}
 			if i < 3 {
 				want = map[string]any{}
 			}
-			require.Equal(t, want, sources[1].Figures, "at second %d", i)
+			require.Equal(t, want, sources[1].Metrics, "at second %d", i)
 			require.Empty(t, sources[1].Problem)
 			more()
 		}
@@ -393,16 +393,16 @@ func TestACustomSourceThatDoesNotReturn(t *testing.T) {
 		r := New()
 		block := make(chan struct{}, 2)
 		block <- struct{}{}
-		add(t, r, "stuck", Custom("stuck", func() []Figure { <-block; return []Figure{{Name: "n", Value: 1}} }))
+		add(t, r, "stuck", Custom("stuck", func() []Metric { <-block; return []Metric{{Name: "n", Value: 1}} }))
 		h := NewHandler(r)
 		s := openStream(h, "")
 		for i := range 20 {
 			source := s.snapshot(t).Sources[0]
-			require.Equal(t, map[string]any{"n": 1.0, invalid: 0.0}, source.Figures)
+			require.Equal(t, map[string]any{"n": 1.0, invalid: 0.0}, source.Metrics)
 			if i < 6 { // the function is called again after one second
 				require.Empty(t, source.Problem)
 			} else {
-				require.Equal(t, "its function has not returned since 00:00:01 UTC: these are its last figures, if it has any", source.Problem)
+				require.Equal(t, "its function has not returned since 00:00:01 UTC: these are its last metrics, if it has any", source.Problem)
 			}
 		}
 		asked := time.Now()
@@ -422,15 +422,15 @@ func TestACustomSourceThatDoesNotReturn(t *testing.T) {
 }
 
 // Custom sources are read at the same time, once for all concurrent readers.
-func TestScrapesDoNotAddUpWhatBlocks(t *testing.T) {
+func TestScrapesDoNotAddUpBlockedReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
 		var reads atomic.Int32
 		for i := range 5 {
-			add(t, r, fmt.Sprint(i), Custom("slow", func() []Figure {
+			add(t, r, fmt.Sprint(i), Custom("slow", func() []Metric {
 				reads.Add(1)
 				time.Sleep(2 * time.Second)
-				return []Figure{{Name: "n", Value: 1}}
+				return []Metric{{Name: "n", Value: 1}}
 			}))
 		}
 		registered := prometheus.NewRegistry()
@@ -451,11 +451,11 @@ func TestScrapesDoNotAddUpWhatBlocks(t *testing.T) {
 // A custom source fails if its function ends its goroutine, as t.FailNow does.
 func TestACustomSourceThatExits(t *testing.T) {
 	r := New()
-	add(t, r, "exits", Custom("exits", func() []Figure { runtime.Goexit(); return nil }))
+	add(t, r, "exits", Custom("exits", func() []Metric { runtime.Goexit(); return nil }))
 	for range 2 {
 		source := r.Snapshot().Sources[0]
-		require.Equal(t, map[string]any{invalid: 1.0}, source.Figures)
-		require.Equal(t, "reading the figures ended its goroutine", source.Problem)
+		require.Equal(t, map[string]any{invalid: 1.0}, source.Metrics)
+		require.Equal(t, "reading the metrics ended its goroutine", source.Problem)
 	}
 }
 
@@ -474,13 +474,13 @@ func TestAWheelThatPanics(t *testing.T) {
 	r := New()
 	add(t, r, "stats", Wheel(broken{true}))
 	add(t, r, "levels", Wheel(broken{false}))
-	add(t, r, "healthy", Custom("well", func() []Figure { return []Figure{{Name: "n", Value: 1}} }))
+	add(t, r, "healthy", Custom("well", func() []Metric { return []Metric{{Name: "n", Value: 1}} }))
 	sources := r.Snapshot().Sources
-	require.Empty(t, sources[0].Figures)
-	require.NotNil(t, sources[0].Figures, "{} in JSON")
-	require.Contains(t, sources[0].Problem, "reading the figures panicked: no ")
-	require.Equal(t, 3.0, sources[1].Figures["timers"])
-	require.Equal(t, "reading the figures panicked: no levels", sources[1].Problem)
+	require.Empty(t, sources[0].Metrics)
+	require.NotNil(t, sources[0].Metrics, "{} in JSON")
+	require.Contains(t, sources[0].Problem, "reading the metrics panicked: no ")
+	require.Equal(t, 3.0, sources[1].Metrics["timers"])
+	require.Equal(t, "reading the metrics panicked: no levels", sources[1].Problem)
 	require.Empty(t, sources[2].Problem)
 	text := scrape(t, r)
 	require.NotContains(t, text, `name="stats"`)
@@ -489,14 +489,14 @@ func TestAWheelThatPanics(t *testing.T) {
 }
 
 // The author of a custom source chooses the metric for the list by its order.
-func TestTheFigureForTheList(t *testing.T) {
-	for want, figures := range map[string][]Figure{
+func TestTheMetricForTheList(t *testing.T) {
+	for want, metrics := range map[string][]Metric{
 		"waiting": {{Name: "z_total", Type: Counter}, {Name: "by", Label: "x"}, {Name: "waiting"}, {Name: "dead"}},
 		"z_total": {{Name: "took", Type: Histogram}, {Name: "z_total", Type: Counter}, {Name: "a_total", Type: Counter}},
 		"":        {{Name: "took", Type: Histogram}},
 	} {
 		r := New()
-		add(t, r, "x", Custom("x", func() []Figure { return figures }))
+		add(t, r, "x", Custom("x", func() []Metric { return metrics }))
 		require.Equal(t, want, r.Snapshot().Sources[0].Main)
 	}
 }
@@ -511,8 +511,8 @@ func TestStatsAreReadOnce(t *testing.T) {
 	table, err := calls.New[int, int](calls.Options{})
 	require.NoError(t, err)
 	own, wheel := read(pass{table: calls.Stats{Pending: 7, Wheel: timingwheel.Stats{Pending: 9}}}, Calls(table, nil))
-	require.Equal(t, Figure{Name: "waiting", Help: own[0].Help, Value: 7}, own[0])
-	require.Equal(t, Figure{Name: "timers", Help: wheel[0].Help, Value: 9}, wheel[0])
+	require.Equal(t, Metric{Name: "waiting", Help: own[0].Help, Value: 7}, own[0])
+	require.Equal(t, Metric{Name: "timers", Help: wheel[0].Help, Value: 9}, wheel[0])
 	p := pass{}
 	read(p, Calls(table, nil))
 	require.Len(t, p, 1)
@@ -521,8 +521,8 @@ func TestStatsAreReadOnce(t *testing.T) {
 	sched, err := scheduler.New(scheduler.Options{})
 	require.NoError(t, err)
 	own, wheel = read(pass{sched: scheduler.Stats{Pending: 7, CallWheel: timingwheel.Stats{Pending: 9}}}, Scheduler(sched))
-	require.Equal(t, Figure{Name: "pending", Help: own[0].Help, Value: 7}, own[0])
-	require.Equal(t, Figure{Name: "timers", Help: wheel[0].Help, Value: 9}, wheel[0])
+	require.Equal(t, Metric{Name: "pending", Help: own[0].Help, Value: 7}, own[0])
+	require.Equal(t, Metric{Name: "timers", Help: wheel[0].Help, Value: 9}, wheel[0])
 	_, err = sched.Shutdown(background, timingwheel.Discard)
 	require.NoError(t, err)
 }

@@ -258,7 +258,7 @@ func requireValues(t *testing.T, e *everyKind, p *prometheusServer, native bool)
 		`up == 1`:                            1,
 		`limbo_journal_records{name="disk"}`: 3,
 		`limbo_journal_written_bytes_total{name="disk"}`:                4096,
-		`limbo_journal_invalid_figures`:                                 0,
+		`limbo_journal_invalid_metrics`:                                 0,
 		`limbo_purgatory_operations{name="fetches"}`:                    1,
 		`limbo_purgatory_refused_total{name="fetches",cause="full"}`:    1,
 		`limbo_purgatory_ended_total{name="offsets",outcome="expired"}`: 1,

@@ -16,7 +16,7 @@ import (
 )
 
 // nothing is a custom source without metrics.
-func nothing(kind string) Source { return Custom(kind, func() []Figure { return nil }) }
+func nothing(kind string) Source { return Custom(kind, func() []Metric { return nil }) }
 
 // held returns the sources of a registry, as "kind name".
 func held(r *Registry) (names []string) {

@@ -19,9 +19,9 @@ type Snapshot struct {
 type Reading struct {
 	Kind string `json:"kind"` // wheel, purgatory, ...
 	Name string `json:"name"`
-	// Figures maps each name to a number or a [Durations]; a name with a label is mapped to an
+	// Metrics maps each name to a number or a [Durations]; a name with a label is mapped to an
 	// object with one of those for each value of the label.
-	Figures map[string]any `json:"figures"`
+	Metrics map[string]any `json:"metrics"`
 	Levels  []Ring         `json:"levels,omitempty"`
 	// Wheel names the source of the kind wheel for the wheel of this source; empty if it has
 	// none.
@@ -123,7 +123,7 @@ func (e *entry) read(to sheet, p pass) (s sheet, problem string) {
 func recovered(f func()) (problem string) {
 	defer func() {
 		if p := recover(); p != nil {
-			problem = cut("reading the figures panicked: " + plain(p))
+			problem = cut("reading the metrics panicked: " + plain(p))
 		}
 	}()
 	f()
@@ -144,7 +144,7 @@ func mainOf(s sheet) string {
 
 // set sets the metrics, and their problem if they have one.
 func (r *Reading) set(s sheet) {
-	r.Figures = make(map[string]any, len(s))
+	r.Metrics = make(map[string]any, len(s))
 	for _, f := range s {
 		var v any = f.Value
 		if f.Type == Histogram {
@@ -154,13 +154,13 @@ func (r *Reading) set(s sheet) {
 			r.Problem = f.problem
 		}
 		if f.Label == "" {
-			r.Figures[f.Name] = v
+			r.Metrics[f.Name] = v
 			continue
 		}
-		values, ok := r.Figures[f.Name].(map[string]any)
+		values, ok := r.Metrics[f.Name].(map[string]any)
 		if !ok {
 			values = map[string]any{}
-			r.Figures[f.Name] = values
+			r.Metrics[f.Name] = values
 		}
 		values[f.LabelValue] = v
 	}
@@ -186,14 +186,14 @@ func durations(h histogram.Durations) Durations {
 func rings(levels []timingwheel.Level) []Ring {
 	var all []Ring
 	for _, l := range levels {
-		each := max(len(l.Places)/maxBuckets, 1)
+		each := max(len(l.Slots)/maxBuckets, 1)
 		r := Ring{
 			Span:    l.Span.Seconds() * float64(each),
 			Now:     l.Now / each,
 			Pending: l.Pending,
-			Buckets: make([]int, len(l.Places)/each),
+			Buckets: make([]int, len(l.Slots)/each),
 		}
-		for i, n := range l.Places {
+		for i, n := range l.Slots {
 			r.Buckets[i/each] += n
 		}
 		all = append(all, r)

@@ -21,10 +21,10 @@ func TestClientsThatNeverRead(t *testing.T) {
 	leavesNone(t)
 	r := New()
 	big := strings.Repeat("x", 1<<20)
-	add(t, r, "big", Custom("big", func() []Figure { // a snapshot of 4 MiB, more than any client's buffer
-		var list []Figure
+	add(t, r, "big", Custom("big", func() []Metric { // a snapshot of 4 MiB, more than any client's buffer
+		var list []Metric
 		for i := range 4 {
-			list = append(list, Figure{Name: "n", Label: "l", LabelValue: big + fmt.Sprint(i)})
+			list = append(list, Metric{Name: "n", Label: "l", LabelValue: big + fmt.Sprint(i)})
 		}
 		return list
 	}))

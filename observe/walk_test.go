@@ -176,10 +176,10 @@ func TestHowASearchRests(t *testing.T) {
 // rings, compared with counting each place into its bucket.
 func TestRings(t *testing.T) {
 	for _, places := range []int{4, 128, 256, 4096} {
-		level := timingwheel.Level{Span: time.Millisecond, Now: places - 3, Places: make([]int, places)}
-		for i := range level.Places {
-			level.Places[i] = rand.IntN(5)
-			level.Pending += level.Places[i]
+		level := timingwheel.Level{Span: time.Millisecond, Now: places - 3, Slots: make([]int, places)}
+		for i := range level.Slots {
+			level.Slots[i] = rand.IntN(5)
+			level.Pending += level.Slots[i]
 		}
 		ring := rings([]timingwheel.Level{level})[0]
 		n := min(places, maxBuckets)
@@ -190,7 +190,7 @@ func TestRings(t *testing.T) {
 		require.Equal(t, level.Pending, ring.Pending)
 		for b := range ring.Buckets {
 			sum := 0
-			for _, x := range level.Places[b*each : (b+1)*each] {
+			for _, x := range level.Slots[b*each : (b+1)*each] {
 				sum += x
 			}
 			require.Equal(t, sum, ring.Buckets[b])

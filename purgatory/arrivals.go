@@ -23,9 +23,9 @@ type arrival struct {
 	at  time.Duration // when it began; not before the arrival in front of it
 }
 
-// putOffLocked puts an operation into the list, and reports whether it did. It does not if the
+// postponeLocked puts an operation into the list, and reports whether it did. It does not if the
 // deadline may precede the sweep that would find the operation.
-func (t *tally) putOffLocked(w *waiter, gen uint64) bool {
+func (t *tally) postponeLocked(w *waiter, gen uint64) bool {
 	deadline := time.Duration(w.deadline.Load())
 	if deadline-w.since < lazyFrom || !t.sweeping && !t.sweepLaterLocked(lazyFor+lazyEach) {
 		return false

@@ -42,7 +42,7 @@ func TestP10Full(t *testing.T) {
 					verify(t, s.p)
 				}
 				refused()
-				require.Equal(t, [3]int{3, 4, 4}, figures(s.p))
+				require.Equal(t, [3]int{3, 4, 4}, counts(s.p))
 				e.strike(s)
 				synctest.Wait()
 				require.Equal(t, e.outcome, op.Outcome())
@@ -85,7 +85,7 @@ func TestP10AddedFromComplete(t *testing.T) {
 			synctest.Wait()
 		}
 		require.Equal(t, 20, added)
-		require.Equal(t, [3]int{2, 2, 1}, figures(p))
+		require.Equal(t, [3]int{2, 2, 1}, counts(p))
 		verify(t, p)
 		shut(t, p)
 	})

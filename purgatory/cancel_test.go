@@ -27,7 +27,7 @@ func TestP9CancelForKey(t *testing.T) {
 		}
 		require.Equal(t, 100, p.CancelForKey("a", nil))
 		require.Zero(t, p.CancelForKey("a", nil))
-		require.Equal(t, [3]int{50, 50, 1}, figures(p))
+		require.Equal(t, [3]int{50, 50, 1}, counts(p))
 		verify(t, p)
 		for i := range 50 {
 			require.Equal(t, Cancelled, a[i].Outcome())
@@ -78,8 +78,8 @@ func TestP9NilHandle(t *testing.T) {
 	require.False(t, h.ForceComplete())
 }
 
-// P9: a context that is done ends its own operations as cancelled, before, during and after the
-// registration.
+// P9: a context that is done ends its own operations as cancelled, and no others: before, during
+// and after the registration.
 func TestP9Context(t *testing.T) {
 	for _, when := range []string{"before", "first check", "second check", "hooking", "later"} {
 		t.Run(when, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestP9Context(t *testing.T) {
 				synctest.Wait()
 				require.Equal(t, Cancelled, op.Outcome())
 				require.EqualValues(t, 2, op.checks.Load())
-				require.Equal(t, [3]int{1, 1, 1}, figures(p))
+				require.Equal(t, [3]int{1, 1, 1}, counts(p))
 				require.Zero(t, other.Outcome())
 				verify(t, p)
 				shut(t, p)

@@ -48,11 +48,11 @@
 // that is the difference between milliseconds and less than a microsecond. Use it wherever the
 // condition is "at least n". A Purgatory takes any condition.
 //
-//	produce, acks=all               the high watermark reaches its last offset   Threshold.Advance
-//	fetch, min bytes                its partitions have enough bytes             Threshold.Advance
-//	group join                      all members have joined                      CheckAndComplete
-//	same, under the group's lock    all members have joined                      CheckAndCompleteLater
-//	request to several brokers      each has answered                            Futures
+//	produce, acks=all              the high watermark reaches its last offset  Threshold.Advance
+//	fetch, min bytes               its partitions have enough bytes            Threshold.Advance
+//	group join                     all members have joined                     CheckAndComplete
+//	same, under the group's lock   all members have joined                     CheckAndCompleteLater
+//	request to several brokers     each has answered                           Futures
 //
 // [Purgatory.Await] and [Threshold.Await] block a goroutine until the condition holds, for code
 // that has a goroutine to spare.
@@ -80,9 +80,9 @@
 //
 // Watching takes constant time for each key and allocates nothing if the record of an ended
 // operation can be used again. A check takes constant time for each watcher of the key.
-// Timeouts are those of package timingwheel, never early and up to a tick late. Most operations
-// end before their timeout, so a timeout that is not soon enters the wheel only after the
-// operation has waited for 50 ms.
+// Timeouts are those of package timingwheel, never early and up to a tick late. A timeout
+// that is not soon enters the wheel only after the operation has waited for 50 ms, because most
+// operations end sooner.
 //
 // The design follows Kafka's request purgatory; its verbs are kept.
 package purgatory

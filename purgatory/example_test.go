@@ -147,7 +147,7 @@ func ExamplePurgatory_TryCompleteElseWatch_context() {
 	// Output: cancelled 0
 }
 
-// A consumer waits at most half a minute for 10 bytes from either of two partitions.
+// A consumer waits at most half a minute for 10 bytes in total from two partitions.
 func ExamplePurgatory_CheckAndComplete() {
 	p := start(purgatory.Options{})
 	defer p.Shutdown(context.Background())

@@ -68,7 +68,7 @@ func TestP15ChecksItself(t *testing.T) {
 		require.Equal(t, "purgatory: TryComplete calls CheckAndComplete for a key of its own, for ever", op.cause.Error())
 		require.Len(t, panics, 1)
 		require.Equal(t, errSpinning, panics[0].Value)
-		require.InDelta(t, suspect, op.checks.Load(), 2*handOver)
+		require.InDelta(t, spinSuspect, op.checks.Load(), 2*maxChecksHere)
 		empty(t, p)
 		shut(t, p)
 	})
@@ -82,7 +82,7 @@ func TestP15AskedByOthers(t *testing.T) {
 		op := newOp(t)
 		asked := make(chan bool)
 		op.try = func(n int) bool {
-			if n > 2 && n < 3*suspect {
+			if n > 2 && n < 3*spinSuspect {
 				asked <- true // another goroutine asks while the check runs
 				<-asked
 			}
@@ -110,7 +110,7 @@ func TestP15AskedByOthers(t *testing.T) {
 			}
 		}()
 		require.Zero(t, p.CheckAndComplete(1))
-		for op.checks.Load() < 3*suspect {
+		for op.checks.Load() < 3*spinSuspect {
 			time.Sleep(time.Millisecond)
 		}
 		close(stop)
@@ -133,16 +133,16 @@ func TestP15AskedInPauses(t *testing.T) {
 		p := open[int](t, Options{})
 		op := newOp(t)
 		op.try = func(n int) bool {
-			if n > 2 && n < suspect+30 {
+			if n > 2 && n < spinSuspect+30 {
 				p.CheckAndComplete(1)
 			}
 			return op.ready.Load()
 		}
 		park(t, p, op, NoTimeout, 1)
 		require.Zero(t, p.CheckAndComplete(1))
-		for op.checks.Load() < suspect+30 {
+		for op.checks.Load() < spinSuspect+30 {
 			time.Sleep(100 * time.Microsecond)
-			if op.checks.Load() < suspect+22 {
+			if op.checks.Load() < spinSuspect+22 {
 				p.CheckAndComplete(1)
 			}
 			require.Zero(t, op.Outcome(), "failed after %d checks", op.checks.Load())
@@ -169,7 +169,7 @@ func TestP15EndedBetweenChecks(t *testing.T) {
 		}
 		h := park(t, p, op, NoTimeout, 1)
 		require.Zero(t, p.CheckAndComplete(1))
-		for op.checks.Load() <= suspect { // from then on a pause follows each check
+		for op.checks.Load() <= spinSuspect { // from then on a pause follows each check
 			time.Sleep(leastPause / 2)
 		}
 		checks := op.checks.Load()

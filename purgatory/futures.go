@@ -109,8 +109,8 @@ func (s *Futures[T]) Await(ctx context.Context, timeout time.Duration, need Need
 // Quorum blocks until n of the futures have a value, and returns the available values in the
 // order of the futures. As soon as so many futures have failed that n values are impossible, it
 // returns an error that matches each of theirs. Otherwise it gives up as [Purgatory.Await]
-// does. It returns the values available so far also with an error. n must be 1 to the number of
-// futures.
+// does. It returns the values available so far also with an error. An n that is not 1 to the
+// number of futures is an error.
 func (s *Futures[T]) Quorum(ctx context.Context, timeout time.Duration, n int, futures ...*Future[T]) ([]T, error) {
 	mustHave(ctx)
 	goals, err := s.goals(futures)

@@ -11,7 +11,7 @@ import (
 // goroutine called it, the operation ends as Failed, and the method counts as having answered
 // that the context is cancelled (P7).
 //
-// The channel was read before the operation existed. Through it and through Value, package
+// The channel is obtained before the operation exists. Through it and through Value, package
 // context recognizes its own contexts behind a guard, and starts no goroutine for them.
 type guard struct {
 	ctx  context.Context
@@ -25,7 +25,7 @@ type guard struct {
 // cancel ends the operation because the context is done.
 func (g *guard) cancel() { g.h.Cancel(context.Cause(g)) }
 
-func (g *guard) Deadline() (time.Time, bool) { return time.Time{}, false } // never called
+func (g *guard) Deadline() (time.Time, bool) { return time.Time{}, false } // not used by context
 
 func (g *guard) Done() <-chan struct{} { return g.done }
 

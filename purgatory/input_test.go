@@ -80,7 +80,7 @@ func TestP8UncomparableKey(t *testing.T) {
 		}
 		// No lock is left held, and keys of several types, nil included, work.
 		h := park[any](t, p, newOp(t), time.Hour, 1, "1", 1.0, nil, nested{1}, nil, uint8(1))
-		require.Equal(t, [3]int{1, 6, 6}, figures(p))
+		require.Equal(t, [3]int{1, 6, 6}, counts(p))
 		verify(t, p)
 		require.Equal(t, 1, p.CancelForKey(nil, nil))
 		require.False(t, h.Cancel(nil))
@@ -102,7 +102,7 @@ func TestP8DuplicateKeys(t *testing.T) {
 				}
 				op := newOp(t)
 				h := park(t, p, op, time.Hour, keys...)
-				require.Equal(t, [3]int{1, distinct, distinct}, figures(p))
+				require.Equal(t, [3]int{1, distinct, distinct}, counts(p))
 				verify(t, p)
 				require.Zero(t, p.CheckAndComplete(0))
 				require.EqualValues(t, 3, op.checks.Load())
@@ -190,9 +190,9 @@ func TestP8NoTimeLeftAndNoWorker(t *testing.T) {
 		<-blocked
 		op := newOp(t)
 		h := park(t, p, op, 0, 1)
-		require.Equal(t, [3]int{1, 1, 1}, figures(p))
+		require.Equal(t, [3]int{1, 1, 1}, counts(p))
 		require.True(t, h.Cancel(nil))
-		require.Equal(t, [3]int{}, figures(p))
+		require.Equal(t, [3]int{}, counts(p))
 		// The same, ended while TryCompleteElseWatch is still running.
 		late := newOp(t)
 		ctx := slowContext{t.Context(), func() { p.CancelForKey(2, nil) }}
@@ -200,7 +200,7 @@ func TestP8NoTimeLeftAndNoWorker(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, h, "it has ended within the call")
 		require.Equal(t, Cancelled, late.Outcome())
-		require.Equal(t, [3]int{}, figures(p))
+		require.Equal(t, [3]int{}, counts(p))
 		close(goOn)
 		synctest.Wait()
 		empty(t, p)

@@ -25,14 +25,14 @@ func TestP5NothingLeftBehind(t *testing.T) {
 				if e.outcome == Closed {
 					want = [3]int{}
 				}
-				op.end = func(Outcome) { assert.Equal(t, want, figures(s.p)) }
+				op.end = func(Outcome) { assert.Equal(t, want, counts(s.p)) }
 				s = newScene(t, op)
 				others := []Pending{
 					park(t, s.p, newOp(t), NoTimeout, 1),
 					park(t, s.p, newOp(t), 2*sceneTimeout, 3, 1),
 				}
 				verify(t, s.p)
-				require.Equal(t, [3]int{3, 5, 3}, figures(s.p))
+				require.Equal(t, [3]int{3, 5, 3}, counts(s.p))
 				if e.outcome == Closed { // otherwise they may be closed earlier or later
 					others[0].Cancel(nil)
 					others[1].Cancel(nil)
@@ -43,7 +43,7 @@ func TestP5NothingLeftBehind(t *testing.T) {
 				if e.outcome != Closed {
 					verify(t, s.p)
 					require.True(t, others[0].Cancel(nil))
-					require.Equal(t, [3]int{1, 2, 2}, figures(s.p))
+					require.Equal(t, [3]int{1, 2, 2}, counts(s.p))
 					require.True(t, others[1].Cancel(nil))
 				}
 				empty(t, s.p)
@@ -53,11 +53,11 @@ func TestP5NothingLeftBehind(t *testing.T) {
 	}
 }
 
-// figures returns Len, Watched and Keys, and panics unless the methods and Stats agree.
-func figures[K comparable](p *Purgatory[K]) [3]int {
+// counts returns Len, Watched and Keys, and panics unless the methods and Stats agree.
+func counts[K comparable](p *Purgatory[K]) [3]int {
 	st := p.Stats()
 	if st.Pending != p.Len() || st.Watched != p.Watched() || st.Keys != p.KeyCount() {
-		panic("the figures do not agree")
+		panic("the counts do not agree")
 	}
 	return [3]int{st.Pending, st.Watched, st.Keys}
 }
@@ -99,11 +99,11 @@ func TestP5KeysDuringAWalk(t *testing.T) {
 			op.end = func(Outcome) {
 				if i == 0 {
 					require.Equal(t, 2*batch-1, p.CancelForKey(1, nil))
-					require.Equal(t, [3]int{}, figures(p))
+					require.Equal(t, [3]int{}, counts(p))
 					park(t, p, newOp(t), NoTimeout, 1)
-					require.Equal(t, [3]int{1, 1, 1}, figures(p))
+					require.Equal(t, [3]int{1, 1, 1}, counts(p))
 					require.Equal(t, 1, p.CancelForKey(1, nil))
-					require.Equal(t, [3]int{}, figures(p))
+					require.Equal(t, [3]int{}, counts(p))
 				}
 			}
 			park(t, p, op, time.Hour, 1)
@@ -142,7 +142,7 @@ func TestP5PayloadIsCollected(t *testing.T) {
 	require.Equal(t, 1, p.CheckAndComplete(1), "checked")
 	verify(t, p)
 	collected(t, "the operation", func() bool { return gone.Load() == 4 })
-	require.Equal(t, [3]int{6, 6, 3}, figures(p))
+	require.Equal(t, [3]int{6, 6, 3}, counts(p))
 	runtime.KeepAlive([]any{handles, forced, cancelled, byKey, checked, ctx})
 	shut(t, p)
 }
@@ -241,12 +241,12 @@ func TestP5ManyKeys(t *testing.T) {
 		require.True(t, park(t, p, op, time.Hour, k).Cancel(nil))
 		op.ends.Store(0)
 	}
-	require.Equal(t, [3]int{}, figures(p))
+	require.Equal(t, [3]int{}, counts(p))
 	handles := make([]Pending, n)
 	for k := range n {
 		handles[k] = park(t, p, &testOp{t: t}, time.Hour, k)
 	}
-	require.Equal(t, [3]int{n, n, n}, figures(p))
+	require.Equal(t, [3]int{n, n, n}, counts(p))
 	held := heap() - before
 	for k := range n {
 		require.True(t, handles[k].ForceComplete())
@@ -292,7 +292,7 @@ func TestP5BurstMemory(t *testing.T) {
 		for range 50_000 { // memory shrinks as operations end
 			park(t, p, nothing{}, NoTimeout, -1).Cancel(nil)
 		}
-		require.Equal(t, [3]int{left, left, left}, figures(p))
+		require.Equal(t, [3]int{left, left, left}, counts(p))
 		n = restingHeap() - before
 		shut(t, p)
 		return n

@@ -156,7 +156,7 @@ func TestLesson4ColdKeys(t *testing.T) {
 			op.ready.Store(true)
 			require.Equal(t, 1, p.CheckAndComplete(0))
 		}
-		require.Equal(t, [3]int{1, 1, 1}, figures(p))
+		require.Equal(t, [3]int{1, 1, 1}, counts(p))
 		verify(t, p)
 		require.True(t, guard.ForceComplete())
 		shut(t, p)
@@ -172,7 +172,7 @@ func TestLesson5WatchedWithoutTimeout(t *testing.T) {
 		op := newOp(t)
 		op.try = func(n int) bool {
 			if n == 2 {
-				require.Equal(t, [3]int{1, 3, 3}, figures(p))
+				require.Equal(t, [3]int{1, 3, 3}, counts(p))
 				panic("in all lists, and not in the wheel")
 			}
 			return false

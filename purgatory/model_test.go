@@ -162,8 +162,8 @@ func (o *oracle) delayed() (n int) {
 	return n
 }
 
-// figures returns Len, Watched and Keys.
-func (o *oracle) figures() (f [3]int) {
+// counts returns Len, Watched and Keys.
+func (o *oracle) counts() (f [3]int) {
 	keys := map[int]bool{}
 	for _, m := range o.ops {
 		if m.waits {
@@ -365,7 +365,7 @@ func compare(t *testing.T, p *Purgatory[int], o *oracle, ends []end, inOrder boo
 	}
 	require.Equal(t, fmt.Sprint(o.ends), fmt.Sprint(ends))
 	o.ends = nil
-	require.Equal(t, o.figures(), [3]int{p.Len(), p.Watched(), p.KeyCount()})
+	require.Equal(t, o.counts(), [3]int{p.Len(), p.Watched(), p.KeyCount()})
 	verify(t, p)
 }
 

@@ -120,8 +120,8 @@ var (
 	// ErrFailed matches the cause of every operation that Failed.
 	ErrFailed = errors.New("purgatory: the operation's check failed")
 
-	// ErrClosed is returned for calls after the shutdown has begun, and is the cause of an
-	// operation that ended as Closed.
+	// ErrClosed is returned for calls that a purgatory refuses once its shutdown has begun, and
+	// is the cause of an operation that ended as Closed.
 	ErrClosed = sentinel.Closed("purgatory: closed")
 
 	// ErrFull is returned for an operation that Options.MaxPending refuses.

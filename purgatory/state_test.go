@@ -297,7 +297,7 @@ func TestStateEveryInterleaving(t *testing.T) {
 
 // The search finds the lost wake-up of Kafka's first version, with a transition that gives up
 // without leaving a mark.
-func TestStateSearchFindsALostLook(t *testing.T) {
+func TestStateSearchFindsALostCheck(t *testing.T) {
 	w := world{needs: 1, n: 2, word: first<<genShift | running, owners: 1}
 	w.threads[0] = thread{at: toLook}
 	w.threads[1] = thread{at: gone}

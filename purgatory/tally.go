@@ -46,7 +46,7 @@ type tally struct {
 	sweeping                   bool              // a sweep is scheduled or running
 	sweep                      timingwheel.Timer // the timer of the last sweep
 	sweepAt                    time.Duration     // when it is due; while it runs, when its batch began
-	histograms                 *histograms       // nil: no operation counted yet
+	histograms                 *histograms       // nil: nothing to record yet
 
 	_ [64]byte
 }
@@ -101,7 +101,7 @@ func (c *core) countIn(w *waiter, gen uint64) (t *tally, soon bool, err error) {
 	t.delayed++
 	t.watched += int(w.n)
 	at := time.Duration(w.deadline.Load())
-	soon = at != never && at > w.since && !t.putOffLocked(w, gen)
+	soon = at != never && at > w.since && !t.postponeLocked(w, gen)
 	t.mu.Unlock()
 	return t, soon, nil
 }

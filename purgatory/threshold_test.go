@@ -673,7 +673,7 @@ func TestThresholdModel(t *testing.T) {
 
 // A reused record starts fresh: the first check completes an operation whose goals are already
 // reached, and nothing waits.
-func TestThresholdRecordStartsAnew(t *testing.T) {
+func TestThresholdRecordIsReset(t *testing.T) {
 	r := openThreshold(t, Options{})
 	r.raise(1, 1)
 	checks, held := uint64(0), r.Threshold.Stats().Checks

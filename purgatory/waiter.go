@@ -105,14 +105,14 @@ func (w *waiter) fail(v any) {
 }
 
 const (
-	// handOver is the number of requested checks in a row that the owner runs before it leaves
+	// maxChecksHere is the number of requested checks in a row that the owner runs before it leaves
 	// the rest to a worker (P15).
-	handOver = 64
+	maxChecksHere = 64
 	// After suspect checks in a row the operation may be requesting them itself, and after
 	// guilty that is certain; see resume.
-	suspect    = 10_000
-	guilty     = suspect + 12
-	leastPause = time.Millisecond
+	spinSuspect = 10_000
+	spinLimit   = spinSuspect + 12
+	leastPause  = time.Millisecond
 )
 
 // yield gives up the ownership after a check, or ends the operation if its outcome is decided.
@@ -131,7 +131,7 @@ func (w *waiter) checkLoop(yes bool, looks int, took time.Duration) (completed, 
 		case !again:
 			return false, false
 		}
-		if looks++; here == handOver || looks > suspect {
+		if looks++; here == maxChecksHere || looks > spinSuspect {
 			w.leaveToWorker(looks, took)
 			return false, false
 		}
@@ -145,7 +145,7 @@ func (w *waiter) checkLoop(yes bool, looks int, took time.Duration) (completed, 
 func (w *waiter) leaveToWorker(looks int, took time.Duration) {
 	w.looks = uint16(looks)
 	pause := time.Duration(0)
-	if looks > suspect {
+	if looks > spinSuspect {
 		pause = max(leastPause, took)
 	}
 	w.core.clock.schedule(event{w, resumed}, pause)
@@ -160,8 +160,8 @@ const resumed = 1<<64 - 1
 // An operation whose TryComplete checks a key of its own requests another check with each
 // check, for ever. Other goroutines can request checks as often, and then the operation must
 // not fail. The difference is that other goroutines also request checks while no check runs. So
-// after a number of checks a pause follows each, as long as the check took. An operation that
-// is requested during each of the checks, and in none of the pauses, requests itself.
+// after a number of checks a pause follows each, as long as the check took. If a request
+// comes during each of the checks, and in none of the pauses, the operation itself makes it.
 func (w *waiter) resume() {
 	c := w.core
 	c.startWork()
@@ -172,10 +172,10 @@ func (w *waiter) resume() {
 	}
 	looks := int(w.looks)
 	switch asked := w.state.takeRecheck(); {
-	case looks <= suspect:
+	case looks <= spinSuspect:
 	case asked:
 		looks = 0
-	case looks >= guilty:
+	case looks >= spinLimit:
 		w.fail(errSpinning)
 		return
 	}

@@ -90,8 +90,8 @@ func (p *Purgatory[K]) waiting(h Pending, clock time.Time) Waiting[K] {
 }
 
 // Oldest returns the n operations that have waited longest, the oldest first, or all if there
-// are fewer. It takes O(log n) for each operation that it reads. It reads at most the
-// operations of a key that are older than the n found so far and one more, because a list is
+// are fewer. It takes O(log n) for each operation that it reads. For each key it reads
+// at most the operations older than the n found so far and one more, because its list is
 // ordered by when operations began to watch. So an operation is missing if its first check took
 // so long that n younger ones began to watch before it, or if it began at the same time as
 // others that are returned. Oldest holds a key's lock for 64 operations at most.

@@ -50,7 +50,7 @@ func TestP2NoLostWakeUp(t *testing.T) {
 // P2, P15: each check that is requested during a check runs, however long that goes on; after
 // some a worker takes over from the caller.
 func TestP2AskedAgainAndAgain(t *testing.T) {
-	for times, want := range map[int]int{1: 1, handOver - 3: 1, handOver - 1: 0, 3 * handOver: 0} {
+	for times, want := range map[int]int{1: 1, maxChecksHere - 3: 1, maxChecksHere - 1: 0, 3 * maxChecksHere: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			p := open[int](t, Options{})
 			checking, goOn := make(chan bool), make(chan bool)
@@ -70,7 +70,7 @@ func TestP2AskedAgainAndAgain(t *testing.T) {
 			go func() { t1 <- p.CheckAndComplete(1) }()
 			for i := range times {
 				<-checking
-				if i == handOver {
+				if i == maxChecksHere {
 					require.Zero(t, <-t1, "the caller is still at it")
 					close(t1)
 				}
@@ -176,7 +176,7 @@ func TestP4AskedBeforeTheSecondCheck(t *testing.T) {
 // P2: a change before the call is ordered before the check that the call requests, by Go's
 // memory model, even if another goroutine has already requested it. Only the race detector can
 // tell: the change is a plain write, and only the library orders it.
-func TestP2ChangeIsOrderedBeforeTheLook(t *testing.T) {
+func TestP2ChangeIsOrderedBeforeTheCheck(t *testing.T) {
 	p := open[int](t, Options{})
 	change := 0
 	op := newOp(t)
@@ -193,7 +193,7 @@ func TestP2ChangeIsOrderedBeforeTheLook(t *testing.T) {
 				p.CheckAndComplete(1)
 			}()
 			// Detect by the goroutine's trace that it has ended: that orders nothing.
-			made := []byte("TestP2ChangeIsOrderedBeforeTheLook.func1 in goroutine")
+			made := []byte("TestP2ChangeIsOrderedBeforeTheCheck.func1 in goroutine")
 			for buf := make([]byte, 1<<20); bytes.Contains(buf[:runtime.Stack(buf, true)], made); {
 				runtime.Gosched()
 			}

@@ -129,7 +129,7 @@ func TestWatchlist(t *testing.T) {
 }
 
 // look on a removed key finds nothing.
-func TestLookAtNothing(t *testing.T) {
+func TestReadNothing(t *testing.T) {
 	p := open[int](t, Options{})
 	require.True(t, park(t, p, newOp(t), NoTimeout, 1).Cancel(nil))
 	w := walk[int]{table: &p.table, key: 1, hash: p.hash(1)}

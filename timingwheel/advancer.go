@@ -45,10 +45,10 @@ func (a *advancer[V]) run() {
 	}
 }
 
-// due removes the next bucket whose flush tick has come from the queue. It removes one at a
+// due removes from the queue the next bucket whose flush tick has come. It removes one at a
 // time, because a cascade may add buckets that precede the next one in the queue, and after a
-// stall those are due as well. For the same reason, a bucket whose flush tick comes after a
-// cascade should have ended has to wait (T14).
+// stall those are due as well. For the same reason, a bucket has to wait if its flush tick is
+// not before the expiration of a cascade in progress (T14).
 func (a *advancer[V]) due() (r bucketRef, ok bool) {
 	if len(a.cascades) > 0 {
 		head, ok := a.shared.queue.Peek()

@@ -112,7 +112,7 @@ func TestRefilledBucket(t *testing.T) {
 
 // T15: the advancer passes on a bucket of the lowest level as a whole, whatever its size: it
 // touches no timer and locks once.
-func TestBurstIsHandedOverWhole(t *testing.T) {
+func TestBurstBecomesReadyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)

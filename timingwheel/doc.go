@@ -12,8 +12,8 @@
 // Use a wheel for many timers, most of which are stopped or extended before they expire:
 // request timeouts, idle limits of connections, leases. For fewer than a thousand timers, or
 // where a delay of a millisecond is too long, time.AfterFunc is as good and needs no
-// dependency. For contexts with deadlines use package context: this package once had contexts
-// on a wheel, and they cost more.
+// dependency. For contexts with deadlines use package context: limbo once had contexts on a
+// wheel, and they cost more.
 //
 // # Guarantees
 //

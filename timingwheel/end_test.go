@@ -32,7 +32,7 @@ func TestOneEnd(t *testing.T) {
 		f.pass(time.Minute)
 		require.Empty(t, f.fired())
 		st := f.Stats()
-		require.Equal(t, []uint64{2, 1, 1, 0, 0}, []uint64{st.Scheduled, st.Expired, st.Stopped, st.Discarded, st.HandedBack})
+		require.Equal(t, []uint64{2, 1, 1, 0, 0}, []uint64{st.Scheduled, st.Expired, st.Stopped, st.Discarded, st.Returned})
 	})
 }
 

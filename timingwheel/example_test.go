@@ -150,14 +150,14 @@ func ExampleWheel_Shutdown() {
 	// Output: <nil> 0
 }
 
-// HandBack returns pending timers in order of deadline, for example to store them and schedule
+// Return returns pending timers in order of deadline, for example to store them and schedule
 // them again in the next process.
-func ExampleWheel_Shutdown_handBack() {
+func ExampleWheel_Shutdown_return() {
 	w, _ := timingwheel.New(func(string) {}, timingwheel.Options{})
 	w.Schedule("tomorrow", 24*time.Hour)
 	w.Schedule("soon", time.Hour)
 	start := time.Now()
-	pending, err := w.Shutdown(context.Background(), timingwheel.HandBack)
+	pending, err := w.Shutdown(context.Background(), timingwheel.Return)
 	for _, p := range pending {
 		fmt.Println(p.Value, p.Deadline.Sub(start).Round(time.Hour))
 	}
@@ -190,7 +190,7 @@ func ExampleWheel_Shutdown_await() {
 	w.Schedule("tomorrow", 24*time.Hour)
 	_, err := w.Shutdown(ctx, timingwheel.Await)
 	fmt.Println(err)
-	pending, err := w.Shutdown(context.Background(), timingwheel.HandBack)
+	pending, err := w.Shutdown(context.Background(), timingwheel.Return)
 	fmt.Println(len(pending), pending[0].Value, err)
 	// Output:
 	// soon
@@ -199,8 +199,8 @@ func ExampleWheel_Shutdown_await() {
 }
 
 func ExamplePolicy_String() {
-	fmt.Println(timingwheel.Discard, timingwheel.HandBack, timingwheel.RunNow, timingwheel.Await)
-	// Output: Discard HandBack RunNow Await
+	fmt.Println(timingwheel.Discard, timingwheel.Return, timingwheel.RunNow, timingwheel.Await)
+	// Output: Discard Return RunNow Await
 }
 
 // A panic in the expiry function ends neither the process nor the worker.

@@ -150,7 +150,7 @@ func hammer(t *testing.T, o Options, policy Policy, eager bool) {
 		ending.Go(func() {
 			p := policy
 			if k == 2 && policy != Discard {
-				p = HandBack
+				p = Return
 			}
 			left, err := w.Shutdown(context.Background(), p)
 			if err != nil {
@@ -165,7 +165,7 @@ func hammer(t *testing.T, o Options, policy Policy, eager bool) {
 	ending.Wait()
 	st := w.Stats()
 	require.Equal(t, st.Scheduled+uint64(refused.Load()), uint64(goroutines*per))
-	require.Equal(t, st.Scheduled, st.Stopped+st.Expired+st.Discarded+st.HandedBack)
+	require.Equal(t, st.Scheduled, st.Stopped+st.Expired+st.Discarded+st.Returned)
 	require.Zero(t, st.Pending)
 	verify(t, w)
 	if policy != Discard {

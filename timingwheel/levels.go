@@ -11,10 +11,10 @@ type Level struct {
 	Span    time.Duration // of a bucket; at most the longest Duration
 	Now     int           // the slot whose span is the present
 	Pending int           // timers, in all slots together
-	// Places is the number of timers in each slot; there are twice as many slots as the wheel
+	// Slots is the number of timers in each slot; there are twice as many slots as the wheel
 	// size. The future follows Now, and continues at 0 after the last slot. A slot before Now
 	// holds timers of the next lap, or timers that the advancer is about to move.
-	Places []int
+	Slots []int
 }
 
 // Levels returns the number of timers in each slot, lowest level first, for a picture of the
@@ -38,7 +38,7 @@ func (w *Wheel[V]) Levels() []Level {
 		}
 	}
 	for l := range all {
-		if len(all[l].Places) == 0 { // no shard has it
+		if len(all[l].Slots) == 0 { // no shard has it
 			return all[:l:l]
 		}
 	}
@@ -59,9 +59,9 @@ func (s *shard[V]) count(l int, into *Level) bool {
 			s.mu.Unlock()
 			return true
 		}
-		if len(into.Places) == 0 {
+		if len(into.Slots) == 0 {
 			shift := uint(l) * s.bits
-			into.Places = make([]int, len(v.ids))
+			into.Slots = make([]int, len(v.ids))
 			into.Span = time.Duration(s.shared.start(1 << shift))
 			into.Now = int(v.at(s.shared.floor(s.shared.now()) >> shift))
 		}
@@ -69,7 +69,7 @@ func (s *shard[V]) count(l int, into *Level) bool {
 		for used := v.occupied[word]; used != 0; used &= used - 1 {
 			at := word*64 + bits.TrailingZeros64(used)
 			n := int(s.lists.bucket(v.ids[at]).count)
-			into.Places[at] += n
+			into.Slots[at] += n
 			into.Pending += n
 		}
 		s.mu.Unlock()

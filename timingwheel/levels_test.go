@@ -29,9 +29,9 @@ func TestLevels(t *testing.T) {
 		at(30)
 		at(100)
 		require.Equal(t, []Level{
-			{Span: time.Millisecond, Pending: 4, Places: []int{0, 0, 2, 0, 0, 0, 1, 1}},
-			{Span: 4 * time.Millisecond, Pending: 1, Places: []int{0, 0, 0, 0, 0, 0, 0, 1}},
-			{Span: 16 * time.Millisecond, Pending: 1, Places: []int{0, 0, 0, 0, 0, 0, 1, 0}},
+			{Span: time.Millisecond, Pending: 4, Slots: []int{0, 0, 2, 0, 0, 0, 1, 1}},
+			{Span: 4 * time.Millisecond, Pending: 1, Slots: []int{0, 0, 0, 0, 0, 0, 0, 1}},
+			{Span: 16 * time.Millisecond, Pending: 1, Slots: []int{0, 0, 0, 0, 0, 0, 1, 0}},
 		}, f.Levels())
 		require.Equal(t, born.Add(2*time.Millisecond), f.Stats().Next)
 
@@ -39,9 +39,9 @@ func TestLevels(t *testing.T) {
 		time.Sleep(27 * time.Millisecond)
 		synctest.Wait()
 		require.Equal(t, []Level{
-			{Span: time.Millisecond, Now: 3, Pending: 1, Places: []int{0, 0, 0, 0, 0, 0, 1, 0}},
-			{Span: 4 * time.Millisecond, Now: 6, Places: make([]int, 8)},
-			{Span: 16 * time.Millisecond, Now: 1, Pending: 1, Places: []int{0, 0, 0, 0, 0, 0, 1, 0}},
+			{Span: time.Millisecond, Now: 3, Pending: 1, Slots: []int{0, 0, 0, 0, 0, 0, 1, 0}},
+			{Span: 4 * time.Millisecond, Now: 6, Slots: make([]int, 8)},
+			{Span: 16 * time.Millisecond, Now: 1, Pending: 1, Slots: []int{0, 0, 0, 0, 0, 0, 1, 0}},
 		}, f.Levels())
 		require.Equal(t, born.Add(30*time.Millisecond), f.Stats().Next)
 	})
@@ -65,7 +65,7 @@ func TestLevelsOfAllShards(t *testing.T) {
 		sum, places := 0, 0
 		for _, l := range f.Levels() {
 			sum += l.Pending
-			for _, n := range l.Places {
+			for _, n := range l.Slots {
 				places += n
 			}
 		}
@@ -83,7 +83,7 @@ func TestLevelsOfTheFarFuture(t *testing.T) {
 	require.Len(t, all, 62)
 	for l, level := range all {
 		require.Equal(t, time.Duration(1)<<l, level.Span, l)
-		require.Len(t, level.Places, 4)
+		require.Len(t, level.Slots, 4)
 		if l < 61 {
 			require.Zero(t, level.Pending)
 		}

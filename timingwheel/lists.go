@@ -12,8 +12,8 @@ type lists[V any] struct {
 
 	spareChunk uint32 // a chunk in no bucket, kept for reuse; 0: none
 
-	batchAbove int // number of timers above which leaving ones are only noted; a constant, except in tests
-	mergeAbove int // number of chunks above which they are merged; likewise
+	batchAbove int // timers above which leaving ones are only noted; a constant, except in tests
+	mergeAbove int // chunks above which they are merged; likewise
 
 	// unlinked holds timers that have left, until clearUnlinked clears their places and frees
 	// their nodes (see unlinkLater, endLater).
@@ -24,7 +24,7 @@ type lists[V any] struct {
 	touched     uint32 // keeps clearUnlinked's loads from being optimized away
 }
 
-// newLists returns lists without timers. Its buckets' sequence numbers follow seq.
+// newLists returns lists without timers, whose buckets' sequence numbers follow seq.
 func newLists[V any](seq uint64) lists[V] {
 	l := lists[V]{seq: seq, batchAbove: batchAbove, mergeAbove: mergeAbove}
 	l.timers.named = true

@@ -331,7 +331,7 @@ func (m *model) compare() {
 	require.LessOrEqual(t, st.Workers, m.options.Workers)
 	got := Stats{
 		Pending: st.Pending, Ready: st.Ready, Overdue: st.Overdue, Scheduled: st.Scheduled, Stopped: st.Stopped,
-		Expired: st.Expired, Discarded: st.Discarded, HandedBack: st.HandedBack, Panics: st.Panics,
+		Expired: st.Expired, Discarded: st.Discarded, Returned: st.Returned, Panics: st.Panics,
 		RefusedFull: st.RefusedFull, RefusedClosed: st.RefusedClosed,
 	}
 	m.stats.Pending, m.stats.Ready, m.stats.Overdue = len(m.pending), ready, now-oldest
@@ -345,7 +345,7 @@ func (m *model) shutdown() {
 	policy := policies[m.byte()%4]
 	for _, p := range m.pending {
 		if policy == Await && p.due > 1<<60 {
-			policy = HandBack
+			policy = Return
 		}
 	}
 	all := slices.Clone(m.pending)
@@ -374,7 +374,7 @@ func (m *model) shutdown() {
 		values = append(values, p.v)
 		dues[p.v] = p.due
 	}
-	if policy == HandBack {
+	if policy == Return {
 		require.True(t, slices.IsSortedFunc(left, func(a, b int) int { return cmp.Compare(dues[a], dues[b]) }), "in order of deadline")
 	} else {
 		require.Empty(t, left)
@@ -385,7 +385,7 @@ func (m *model) shutdown() {
 	case Discard:
 		require.Empty(t, ran)
 		require.Equal(t, m.stats.Discarded+uint64(len(all)), m.Stats().Discarded)
-	case HandBack:
+	case Return:
 		require.Empty(t, ran)
 		require.True(t, slices.Equal(values, left), "%v %v", values, left)
 	default:

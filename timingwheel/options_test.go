@@ -70,7 +70,7 @@ func TestZeroWheel(t *testing.T) {
 		func() { w.Stats() },
 		func() { w.Levels() },
 		func() { _, _ = w.Close(Discard) },
-		func() { _, _ = w.Shutdown(t.Context(), HandBack) },
+		func() { _, _ = w.Shutdown(t.Context(), Return) },
 		func() { w.Stop(Timer{}) },
 		func() { w.Reset(Timer{}, time.Second) },
 	} {

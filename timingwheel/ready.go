@@ -72,16 +72,16 @@ func (q *readyQueue) tidyLocked() {
 		q.gone = nil
 		return
 	}
-	for q.goneLocked(q.refs.Front()) {
+	for q.takeFreedLocked(q.refs.Front()) {
 		q.refs.Pop()
 	}
-	for q.goneLocked(q.refs.Back()) {
+	for q.takeFreedLocked(q.refs.Back()) {
 		q.refs.PopBack()
 	}
 }
 
-// goneLocked reports whether a bucket was freed, and forgets that.
-func (q *readyQueue) goneLocked(r bucketRef) bool {
+// takeFreedLocked reports whether a bucket was freed, and forgets that.
+func (q *readyQueue) takeFreedLocked(r bucketRef) bool {
 	_, gone := q.gone[r]
 	delete(q.gone, r)
 	return gone

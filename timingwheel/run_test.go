@@ -76,8 +76,8 @@ func TestBurstWakesAllWorkers(t *testing.T) {
 	})
 }
 
-// T3, T7: a timer that is due at once joins only a bucket of its own shard, not another shard's
-// with the same number.
+// T3, T7: a timer that is due at once joins the last ready bucket only if that is its own
+// shard's. It does not join a bucket of its own shard that has the same number by chance.
 func TestReadyOfTwoShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)

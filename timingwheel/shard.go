@@ -186,8 +186,8 @@ func (s *shard[V]) addReady(i uint32, n *node[V]) {
 	q.wakeLocked()
 }
 
-// handOver makes a whole bucket ready.
-func (s *shard[V]) handOver(id uint32) {
+// makeBucketReady makes a whole bucket ready.
+func (s *shard[V]) makeBucketReady(id uint32) {
 	b := s.lists.bucket(id)
 	b.state = bucketReady
 	s.counts.ready += int(b.count)
@@ -322,7 +322,7 @@ func (s *shard[V]) advance(to tick) {
 type flushed uint8
 
 const (
-	flushedGone flushed = iota
+	flushedMissing flushed = iota
 	flushedReady
 	flushedEmpty
 	flushedCascading
@@ -335,7 +335,7 @@ func (s *shard[V]) flush(r bucketRef) flushed {
 	s.lists.clearUnlinked()
 	id, b := r.bucket, s.lists.find(r.bucket, r.seq)
 	if b == nil {
-		return flushedGone
+		return flushedMissing
 	}
 	s.detach(b)
 	// Advance to the bucket's own time, not to the present, so that after a stall the buckets
@@ -347,7 +347,7 @@ func (s *shard[V]) flush(r bucketRef) flushed {
 		s.lists.freeBucket(id)
 		return flushedEmpty
 	case b.level == 0 && !b.moved:
-		s.handOver(id)
+		s.makeBucketReady(id)
 		return flushedReady
 	}
 	b.state = bucketCascading
@@ -401,7 +401,7 @@ func (s *shard[V]) cascade(id uint32) (done bool) {
 		s.lists.link(i, n, s.lists.bucket(due), due)
 	}
 	if due != 0 {
-		s.handOver(due)
+		s.makeBucketReady(due)
 	}
 	if s.lists.bucket(id).count > 0 {
 		return false
@@ -463,7 +463,7 @@ func (s *shard[V]) makeReady(timers []pendingTimer[V]) {
 		s.lists.link(p.timer.index(), n, b, id)
 	}
 	if b != nil {
-		s.handOver(id)
+		s.makeBucketReady(id)
 	}
 }
 

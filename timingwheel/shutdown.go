@@ -15,8 +15,8 @@ type Policy uint8
 const (
 	// Discard drops them; the expiry function is not called for them.
 	Discard Policy = iota
-	// HandBack returns them, in order of their deadlines.
-	HandBack
+	// Return returns them, in order of their deadlines.
+	Return
 	// RunNow runs them at once, in order of their deadlines.
 	RunNow
 	// Await waits until each has run at its time or was stopped.
@@ -28,8 +28,8 @@ func (p Policy) String() string {
 	switch p {
 	case Discard:
 		return "Discard"
-	case HandBack:
-		return "HandBack"
+	case Return:
+		return "Return"
 	case RunNow:
 		return "RunNow"
 	case Await:
@@ -51,13 +51,13 @@ type Due[V any] struct {
 // goroutines end, and all its handles are stale.
 //
 // Close may be called again, for example with a stricter policy to end an Await sooner; each
-// timer still ends once. Close returns the timers that HandBack removed, and nil otherwise. An
+// timer still ends once. Close returns the timers that Return removed, and nil otherwise. An
 // unknown policy is an error, and changes nothing.
 //
-// Close takes O(timers), and O(n log n) under HandBack and RunNow, one shard at a time.
+// Close takes O(timers), and O(n log n) under Return and RunNow, one shard at a time.
 func (w *Wheel[V]) Close(policy Policy) ([]Due[V], error) {
 	if policy > Await {
-		return nil, fmt.Errorf("timingwheel: the policy is %v, must be Discard, HandBack, RunNow or Await", policy)
+		return nil, fmt.Errorf("timingwheel: the policy is %v, must be Discard, Return, RunNow or Await", policy)
 	}
 	w.mustBeMade()
 	var back []Due[V]
@@ -67,8 +67,8 @@ func (w *Wheel[V]) Close(policy Policy) ([]Due[V], error) {
 			s.counts.discarded += uint64(s.counts.pending)
 			s.dropAll()
 		})
-	case HandBack:
-		back = w.handBack()
+	case Return:
+		back = w.returnPending()
 	case RunNow:
 		w.runAll()
 	case Await:
@@ -85,7 +85,7 @@ func (w *Wheel[V]) Close(policy Policy) ([]Due[V], error) {
 // When ctx is done first, Shutdown returns its error. Nothing is lost: the shutdown continues
 // with its policy, and another call waits for it again, or ends it sooner with a stricter
 // policy. It may be called any number of times, concurrently or after the end. With an error,
-// Shutdown still returns the timers that HandBack removed. A nil ctx panics, and changes
+// Shutdown still returns the timers that Return removed. A nil ctx panics, and changes
 // nothing.
 func (w *Wheel[V]) Shutdown(ctx context.Context, policy Policy) ([]Due[V], error) {
 	if ctx == nil {
@@ -118,8 +118,8 @@ func (w *Wheel[V]) closeShards(do func(*shard[V])) {
 	}
 }
 
-// handBack removes all timers and returns them in order of their deadlines.
-func (w *Wheel[V]) handBack() []Due[V] {
+// returnPending removes all timers and returns them in order of their deadlines.
+func (w *Wheel[V]) returnPending() []Due[V] {
 	var all []pendingTimer[V]
 	w.closeShards(func(s *shard[V]) {
 		all = s.appendPending(all)

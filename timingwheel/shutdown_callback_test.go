@@ -51,7 +51,7 @@ func TestCloseFromCallback(t *testing.T) {
 						switch policy {
 						case Discard:
 							require.Empty(t, ran)
-						case HandBack:
+						case Return:
 							require.Equal(t, all, without(left, -1))
 							require.Empty(t, ran)
 						default:
@@ -69,7 +69,7 @@ func TestCloseFromHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f *fixture
 		f = start(t, Options{Workers: 1, OnPanic: func(Panic) {
-			_, err := f.Close(HandBack)
+			_, err := f.Close(Return)
 			require.NoError(t, err)
 			time.Sleep(time.Minute)
 		}}, explode)
@@ -77,7 +77,7 @@ func TestCloseFromHook(t *testing.T) {
 		f.in(1, time.Hour)
 		require.Empty(t, f.end(Await))
 		require.Equal(t, time.Minute+time.Second, f.since())
-		require.Equal(t, uint64(1), f.Stats().HandedBack)
+		require.Equal(t, uint64(1), f.Stats().Returned)
 	})
 }
 
@@ -114,7 +114,7 @@ func TestShutdownFromCallback(t *testing.T) {
 		f = start(t, Options{Workers: 1}, func(v int) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			left, err := f.Shutdown(ctx, HandBack)
+			left, err := f.Shutdown(ctx, Return)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, []int{2}, f.valuesOf(left))
 		})

@@ -16,7 +16,7 @@ import (
 
 // Contract T13.
 
-var policies = []Policy{Discard, HandBack, RunNow, Await}
+var policies = []Policy{Discard, Return, RunNow, Await}
 
 // end shuts down, which must succeed, and checks the state after that.
 func (f *fixture) end(p Policy) []int {
@@ -27,7 +27,7 @@ func (f *fixture) end(p Policy) []int {
 	return f.valuesOf(left)
 }
 
-// valuesOf returns the values that HandBack returned, which must be in order of deadlines.
+// valuesOf returns the values that Return returned, which must be in order of deadlines.
 func (f *fixture) valuesOf(due []Due[int]) (vs []int) {
 	f.t.Helper()
 	for i, d := range due {
@@ -53,7 +53,7 @@ func (f *fixture) closed() {
 	require.Equal(f.t, refused+4, st.RefusedClosed, "T17")
 	require.Equal(f.t, []int{0, 0, 0, 0}, []int{st.Pending, st.Ready, st.Workers, st.Bytes})
 	require.Zero(f.t, st.Overdue)
-	require.Equal(f.t, st.Scheduled, st.Stopped+st.Expired+st.Discarded+st.HandedBack, "T3")
+	require.Equal(f.t, st.Scheduled, st.Stopped+st.Expired+st.Discarded+st.Returned, "T3")
 	<-f.done
 	require.Zero(f.t, f.shared.queue.Len())
 	for _, s := range f.shards {
@@ -109,12 +109,12 @@ func TestShutdownPolicies(t *testing.T) {
 						require.Nil(t, left)
 						require.Empty(t, f.fired())
 						require.Equal(t, uint64(n-2), f.Stats().Discarded)
-					case HandBack:
+					case Return:
 						require.Equal(t, at+time.Second, f.since())
 						require.Equal(t, order, without(left, 120), "in order of deadline")
 						require.Contains(t, left[:late+1], 120)
 						require.Empty(t, f.fired())
-						require.Equal(t, uint64(n-2), f.Stats().HandedBack)
+						require.Equal(t, uint64(n-2), f.Stats().Returned)
 					case RunNow, Await:
 						require.Nil(t, left)
 						require.Equal(t, at+time.Second, f.since(), "all were due when the worker was free")
@@ -197,7 +197,7 @@ func TestAwaitIsEndedSooner(t *testing.T) {
 				ended <- f.since()
 			}()
 			f.pass(time.Minute)
-			require.Equal(t, stricter == HandBack, slices.Equal([]int{1}, f.end(stricter)))
+			require.Equal(t, stricter == Return, slices.Equal([]int{1}, f.end(stricter)))
 			require.Equal(t, time.Minute, <-ended)
 			require.Equal(t, stricter == RunNow, len(f.fired()) == 1)
 		})
@@ -259,7 +259,7 @@ func TestShutdownContext(t *testing.T) {
 					switch {
 					case first == Discard || policy == RunNow && second == Discard:
 						require.Empty(t, append(got, ran...))
-					case first == HandBack || policy == RunNow && second == HandBack:
+					case first == Return || policy == RunNow && second == Return:
 						require.Equal(t, []int{1, 2}, got)
 						require.Empty(t, ran)
 					default:
@@ -286,7 +286,7 @@ func TestShutdownCancelled(t *testing.T) {
 		f.in(1, time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		left, err := f.Shutdown(ctx, HandBack)
+		left, err := f.Shutdown(ctx, Return)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, []int{1}, f.valuesOf(left))
 		close(g)
@@ -390,7 +390,7 @@ func TestShutdownDuringCascade(t *testing.T) {
 				s.mu.Unlock()
 				defer s.mu.Lock()
 				switch policy {
-				case Discard, HandBack:
+				case Discard, Return:
 					left, err := f.Close(policy)
 					require.NoError(t, err)
 					taken = len(left)
@@ -404,7 +404,7 @@ func TestShutdownDuringCascade(t *testing.T) {
 			switch policy {
 			case Discard:
 				require.Equal(t, uint64(n), f.Stats().Discarded)
-			case HandBack:
+			case Return:
 				require.Equal(t, n, taken)
 			default:
 				ran := f.values()
@@ -420,11 +420,11 @@ func TestUnknownPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{})
 		_, err := f.Shutdown(t.Context(), Await+1)
-		require.EqualError(t, err, "timingwheel: the policy is Policy(4), must be Discard, HandBack, RunNow or Await")
+		require.EqualError(t, err, "timingwheel: the policy is Policy(4), must be Discard, Return, RunNow or Await")
 		f.in(1, 0)
 		f.rest()
 		require.Len(t, f.fired(), 1)
-		for p, name := range []string{"Discard", "HandBack", "RunNow", "Await", "Policy(4)"} {
+		for p, name := range []string{"Discard", "Return", "RunNow", "Await", "Policy(4)"} {
 			require.Equal(t, name, Policy(p).String())
 		}
 	})
@@ -472,7 +472,7 @@ func TestShutdownNilContext(t *testing.T) {
 }
 
 // T13: returned timers have their deadlines: as scheduled, as reset, or already due.
-func TestHandBackDeadlines(t *testing.T) {
+func TestReturnDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Workers: 1, Shards: 2, Tick: 10 * time.Millisecond}, g.wait)
@@ -482,7 +482,7 @@ func TestHandBackDeadlines(t *testing.T) {
 		f.Reset(f.in(3, time.Millisecond), time.Hour)
 		f.in(1, -time.Hour)
 		f.in(4, 2*time.Hour+time.Nanosecond)
-		left, err := f.Close(HandBack)
+		left, err := f.Close(Return)
 		require.NoError(t, err)
 		close(g)
 		var got []time.Duration
@@ -491,7 +491,7 @@ func TestHandBackDeadlines(t *testing.T) {
 		}
 		require.Equal(t, []int{1, 2, 3, 4}, f.valuesOf(left))
 		require.Equal(t, []time.Duration{0, 20 * time.Millisecond, time.Hour, 2*time.Hour + 10*time.Millisecond}, got)
-		require.Equal(t, uint64(4), f.Stats().HandedBack)
+		require.Equal(t, uint64(4), f.Stats().Returned)
 		f.end(Discard)
 	})
 }

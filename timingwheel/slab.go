@@ -48,9 +48,9 @@ type slab[V any] struct {
 	nextUnused uint16    // offset of the first node that was never used
 	used       uint16    // nodes in use
 	prev, next uint32    // in the list of partial slabs, or of packed ones: number + 1
-	// Nodes start from generation minGen when they are made, also again, so that handles to
-	// earlier timers stay stale. nextGen is the generation that they would start from if they
-	// were made again now: no freed node has reached it.
+	// Nodes that are made, for the first time or again, start from generation minGen, so that
+	// handles to earlier timers stay stale. nextGen is the generation that they would start
+	// from if they were made again now: no freed node has reached it.
 	minGen, nextGen uint32
 }
 

@@ -18,11 +18,11 @@ type Stats struct {
 	// before they came due.
 	Overdue time.Duration
 
-	Scheduled     uint64 // timers accepted; = Pending + Stopped + Expired + Discarded + HandedBack
+	Scheduled     uint64 // timers accepted; = Pending + Stopped + Expired + Discarded + Returned
 	Stopped       uint64 // by Stop and Remove
 	Expired       uint64 // taken by a worker
 	Discarded     uint64 // by Close and Shutdown
-	HandedBack    uint64 // by Close and Shutdown
+	Returned      uint64 // by Close and Shutdown
 	RefusedFull   uint64 // with ErrFull
 	RefusedClosed uint64 // with ErrClosed
 	Panics        uint64 // of the expiry function
@@ -66,7 +66,7 @@ func (w *Wheel[V]) Stats() Stats {
 		st.Stopped += c.stopped
 		st.Expired += c.expired
 		st.Discarded += c.discarded
-		st.HandedBack += c.returned
+		st.Returned += c.returned
 		st.RefusedFull += c.refusedFull
 		st.RefusedClosed += c.refusedClosed
 		st.Cascaded += c.cascaded

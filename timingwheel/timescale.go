@@ -37,7 +37,7 @@ func after(now nanos, delay time.Duration) nanos {
 
 // until converts a point in time to this scale; the result may be negative.
 func (c *timescale) until(deadline time.Time) nanos {
-	if deadline != deadline.Round(0) { // not Equal: Round strips the monotonic reading, which is the point
+	if deadline != deadline.Round(0) { // not Equal, which ignores the monotonic reading
 		return nanos(deadline.Sub(c.base))
 	}
 	// There is no monotonic reading. The wall clock may have been set since base was read, so

@@ -222,7 +222,7 @@ func (w *Wheel[V]) Value(t Timer) (v V, ok bool) {
 // Deadline returns the time from which a pending timer may run, rounded up to the tick, and
 // reports whether the timer is pending. The time has a monotonic reading unless it is at the
 // end of time, 292 years from now. If the timer was due when it was scheduled, the time is the
-// start of that tick.
+// start of the tick in which it was scheduled.
 func (w *Wheel[V]) Deadline(t Timer) (deadline time.Time, ok bool) {
 	s, n := w.lock(t)
 	if n == nil {

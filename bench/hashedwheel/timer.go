@@ -40,7 +40,7 @@ const (
 	defaultTick          = 100 * time.Millisecond
 	defaultTicksPerWheel = 512
 	maxTicksPerWheel     = 1 << 30
-	maxHandOver          = 100_000 // new timeouts moved into buckets in one tick
+	maxTransfer          = 100_000 // new timeouts moved into buckets in one tick
 )
 
 // Timer runs tasks after their delay. All methods are safe for use from any goroutine; a task
@@ -207,7 +207,7 @@ func (t *Timer) wait(alarm *time.Timer, tick int64) bool {
 // takeOver moves new timeouts into their buckets, at most 100,000, so that a flood of them does
 // not delay due timeouts.
 func (t *Timer) takeOver(tick int64) {
-	for range maxHandOver {
+	for range maxTransfer {
 		timeout := t.added.pop()
 		if timeout == nil {
 			return

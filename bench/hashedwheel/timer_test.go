@@ -164,7 +164,7 @@ func TestMaxPending(t *testing.T) {
 	})
 }
 
-func TestStopReturnsWhatWasUnprocessed(t *testing.T) {
+func TestStopReturnsUnprocessedTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := start(t, Options{Tick: time.Millisecond, TicksPerWheel: 16})
 		add := func(d time.Duration) *Timeout {
@@ -240,13 +240,13 @@ func TestOptionsAreChecked(t *testing.T) {
 }
 
 // At most 100,000 new timeouts are moved in a tick; the rest waits for the next.
-func TestHandOverIsBounded(t *testing.T) {
+func TestTransferIsBounded(t *testing.T) {
 	timer, err := New(Options{Tick: time.Millisecond})
 	require.NoError(t, err)
-	for range maxHandOver + 10 {
+	for range maxTransfer + 10 {
 		timer.added.push(&Timeout{timer: timer, deadline: int64(time.Hour)})
 	}
-	require.EqualValues(t, maxHandOver+10, timer.Queued())
+	require.EqualValues(t, maxTransfer+10, timer.Queued())
 	timer.takeOver(0)
 	require.EqualValues(t, 10, timer.Queued())
 	left := 0

@@ -33,14 +33,14 @@ func TestPage(t *testing.T) {
 		test func(*testing.T, context.Context)
 	}{
 		{"the ring fills and empties", testRing},
-		{"a purgatory's figures and lists", testPurgatory},
+		{"a purgatory's metrics and lists", testPurgatory},
 		{"the search finds", testSearch},
 		{"hostile names and keys are inert", testHostile},
 		{"the stream reconnects", testReconnects},
 		{"errors are told in words", testErrors},
 		{"a source that is removed", testRemoved},
 		{"paused", testPaused},
-		{"figures of a user's own", testCustom},
+		{"metrics of a user's own", testCustom},
 		{"gaps in the chart", testGaps},
 		{"the keyboard", testKeyboard},
 		{"what cascades falls inward", testCascades},
@@ -236,15 +236,15 @@ func testHostile(t *testing.T, browser context.Context) {
 		add(t, r, name, observe.Purgatory(p, nil))
 		// A source has no such kinds and metrics. They are inserted on the way to the page.
 		letter := string(rune('a' + i))
-		add(t, r, "custom", observe.Custom("kind_"+letter, func() []observe.Figure {
-			return []observe.Figure{
-				{Name: "figure_" + letter, Value: 1}, {Name: "ended_total", Label: "how", LabelValue: name, Type: observe.Counter, Value: 1},
+		add(t, r, "custom", observe.Custom("kind_"+letter, func() []observe.Metric {
+			return []observe.Metric{
+				{Name: "metric_" + letter, Value: 1}, {Name: "ended_total", Label: "how", LabelValue: name, Type: observe.Counter, Value: 1},
 				{Name: "x", Label: "label_" + letter, LabelValue: name, Type: observe.Histogram}, {Name: "odd_" + letter, Value: math.NaN()},
 			}
 		}))
 		asJSON, err := json.Marshal(name)
 		require.NoError(t, err)
-		for _, word := range []string{"kind_", "figure_", "label_", "odd_"} {
+		for _, word := range []string{"kind_", "metric_", "label_", "odd_"} {
 			spoil = append(spoil, word+letter, string(asJSON[1:len(asJSON)-1]))
 		}
 		watch(t, p, time.Hour, name, strings.Repeat(name, 1<<16/len(name)))
@@ -312,7 +312,7 @@ func testErrors(t *testing.T, browser context.Context) {
 		<-free
 		return ""
 	}))
-	add(t, r, "sick", observe.Custom("sick", func() []observe.Figure { return []observe.Figure{{Name: "rate", Value: math.NaN()}} }))
+	add(t, r, "sick", observe.Custom("sick", func() []observe.Metric { return []observe.Metric{{Name: "rate", Value: math.NaN()}} }))
 	s := startSite(t, r, "127.0.0.1:0")
 	x := visit(t, browser, s, "#purgatory/p")
 	x.Until(`document.getElementById("search-key")`)
@@ -338,7 +338,7 @@ func testErrors(t *testing.T, browser context.Context) {
 	search("It is not there any more: no source has this kind and name (404).")
 	x.Do(chromedp.Click(chromedp.CSS("#pause")))
 	x.Script(`location.hash = "#sick/sick"`)
-	x.Until(`document.querySelector(".gone:not([hidden])").textContent === 'the figure "rate" was left out: it is not finite'`)
+	x.Until(`document.querySelector(".gone:not([hidden])").textContent === 'the metric "rate" was left out: it is not finite'`)
 }
 
 func testRemoved(t *testing.T, browser context.Context) {
@@ -408,8 +408,8 @@ func testPaused(t *testing.T, browser context.Context) {
 
 func testCustom(t *testing.T, browser context.Context) {
 	r := observe.New()
-	add(t, r, "broker 1: a/b", observe.Custom("disk", func() []observe.Figure {
-		return []observe.Figure{
+	add(t, r, "broker 1: a/b", observe.Custom("disk", func() []observe.Metric {
+		return []observe.Metric{
 			{Name: "waiting", Value: 17}, {Name: "a", Value: 4}, {Name: "sick", Value: math.NaN()},
 			{Name: "ended_total", Type: observe.Counter, Label: "by", LabelValue: "count", Value: 5},
 			{Name: "ended_total", Type: observe.Counter, Label: "by", LabelValue: "purge", Value: 6},
@@ -426,7 +426,7 @@ func testCustom(t *testing.T, browser context.Context) {
 	x.Until(cell("Took", 0, 0) + ` === "count"`)
 	require.Equal(t, 1, chrome.Eval[int](x, `document.querySelectorAll(".histogram").length`), "the counter is none")
 	x.Script(`location.hash = "#wheel/broken"`)
-	x.Until(`document.querySelector(".gone:not([hidden])")?.textContent === "reading the figures panicked: no levels"`)
+	x.Until(`document.querySelector(".gone:not([hidden])")?.textContent === "reading the metrics panicked: no levels"`)
 	require.NotContains(t, chrome.Eval[string](x, `document.body.innerText`), "NaN")
 
 	// The message of a search that timed out.
@@ -505,7 +505,7 @@ func testKeyboard(t *testing.T, browser context.Context) {
 	add(t, r, "first", observe.Purgatory(p, nil))
 	add(t, r, "second", observe.Purgatory(p, nil))
 	s := startSite(t, r, "127.0.0.1:0")
-	stops := []string{"Skip to the figures", "Pause", "◐ auto", "first", "second"}
+	stops := []string{"Skip to the metrics", "Pause", "◐ auto", "first", "second"}
 
 	// Tab begins at the top of the page, regardless of how the page was opened.
 	x := visit(t, browser, s, "#purgatory/second", noteMoves)
@@ -580,7 +580,7 @@ func testLegible(t *testing.T, browser context.Context) {
 	w := newWheel(t, timingwheel.Options{Tick: time.Minute, WheelSize: 32})
 	add(t, r, strings.Repeat("a-very-long-name", 8), observe.Purgatory(p, nil))
 	add(t, r, "w", observe.Wheel(w))
-	add(t, r, "sick", observe.Custom("sick", func() []observe.Figure { return []observe.Figure{{Name: "rate", Value: math.NaN()}} }))
+	add(t, r, "sick", observe.Custom("sick", func() []observe.Metric { return []observe.Metric{{Name: "rate", Value: math.NaN()}} }))
 	for i := range 50 {
 		_, err := w.Schedule(0, time.Duration(i)*20*time.Minute)
 		require.NoError(t, err)
@@ -667,7 +667,7 @@ func testFiftySources(t *testing.T, browser context.Context) {
 	require.True(t, chrome.Eval[bool](x, `(b => b.top >= 0 && b.bottom <= innerHeight)(document.querySelector("[aria-current]").getBoundingClientRect())`), "the selected one is in sight")
 	require.Positive(t, chrome.Eval[float64](x, `document.querySelector("nav").scrollTop`), "the list was scrolled for it")
 	requireUnmoved(x)
-	require.Equal(t, []string{"Skip to the figures"}, tabStops(x, "Skip to the figures"))
+	require.Equal(t, []string{"Skip to the metrics"}, tabStops(x, "Skip to the metrics"))
 	x.Do(chromedp.Focus(chromedp.CSS("#filter")), chromedp.KeyEvent("NANT-17"))
 	x.Until(`[...document.querySelectorAll("nav a")].filter(a => a.checkVisibility()).map(a => a.querySelector(".name").textContent).join() === "tenant-17"`)
 }

@@ -57,8 +57,8 @@ func newScene(t *testing.T) *scene {
 	}{
 		{"fetches", observe.Purgatory(s.fetches, nil)}, {"to-brokers", observe.Calls(s.calls, nil)}, {"sessions", observe.Wheel(s.sessions)},
 		{"cleaning", observe.Scheduler(jobs)}, {"retries", observe.Queue(queue)},
-		{"build", observe.Custom("deploy", func() []observe.Figure {
-			return []observe.Figure{{Name: "age_seconds", Value: 86400 * 3}, {Name: "restarts_total", Type: observe.Counter, Value: 2}}
+		{"build", observe.Custom("deploy", func() []observe.Metric {
+			return []observe.Metric{{Name: "age_seconds", Value: 86400 * 3}, {Name: "restarts_total", Type: observe.Counter, Value: 2}}
 		})},
 	} {
 		_, err := s.registry.Add(x.name, x.source)

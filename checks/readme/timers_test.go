@@ -60,9 +60,9 @@ func requests(ctx context.Context, request uint64, expire func(uint64)) error {
 	if err != nil {
 		return err
 	}
-	wheel.Reset(timer, 10*time.Second)                     // true: it was still pending
-	stopped := wheel.Stop(timer)                           // true: expire will never be called for it
-	left, err := wheel.Shutdown(ctx, timingwheel.HandBack) // values with their deadlines
+	wheel.Reset(timer, 10*time.Second)                   // true: it was still pending
+	stopped := wheel.Stop(timer)                         // true: expire will never be called for it
+	left, err := wheel.Shutdown(ctx, timingwheel.Return) // values with their deadlines
 	// end
 	if !stopped || len(left) > 0 {
 		return errors.New("the timer was not stopped")

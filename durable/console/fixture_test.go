@@ -73,11 +73,11 @@ func (f *faulty) List(ctx context.Context, shard int, q store.Query) (store.Page
 	return f.Store.List(ctx, shard, q)
 }
 
-func (f *faulty) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
+func (f *faulty) Horizons(ctx context.Context, shards []int) ([]store.Horizon, error) {
 	if err := f.err("look"); err != nil {
 		return nil, err
 	}
-	return f.Store.Look(ctx, shards)
+	return f.Store.Horizons(ctx, shards)
 }
 
 func (f *faulty) Cancel(ctx context.Context, shard int, keys []string) ([]store.CancelResult, error) {

@@ -146,7 +146,7 @@ type live struct {
 // the current bulk actions; the other values come from polls of the store, at most one per second.
 func (c *Console) events() func(context.Context) ([]byte, time.Time) {
 	var e live
-	var figures tally
+	var metrics tally
 	counter := dueCounter{timers: c.timers}
 	var again time.Time // when to poll next
 	var told time.Time  // this process's time at e.Overview.Now
@@ -159,16 +159,16 @@ func (c *Console) events() func(context.Context) ([]byte, time.Time) {
 				e.Since = begun.UTC()
 			}
 			e.Error, e.PerSecond, e.Late, took = readable(err.Error()), nil, nil, 0
-			figures.gap()
+			metrics.gap()
 		} else {
-			figures.add(begun, s, workers)
+			metrics.add(begun, s, workers)
 			if !e.Since.IsZero() { // the store was down, which does not make it slow
 				took = 0
 			}
 			o := overviewOf(s)
 			told = time.Now()
 			e.Overview, e.Error, e.Since, e.Polled = &o, "", time.Time{}, took.Seconds()
-			e.PerSecond, e.Late, e.Workers = figures.rates(), figures.lateness(), figures.workerList(workers)
+			e.PerSecond, e.Late, e.Workers = metrics.rates(), metrics.lateness(), metrics.workerList(workers)
 			e.Due = counter.newest(ctx, s.Now)
 		}
 		again = begun.Add(min(webpage.Pause(took), pollAgain))

@@ -229,7 +229,7 @@ func TestLiveShowsWorkers(t *testing.T) {
 }
 
 // Each waiting timer is counted once, in the span of its due time.
-func TestLiveShowsWhatIsDue(t *testing.T) {
+func TestLiveShowsDueTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		for i, after := range []time.Duration{time.Second, 3 * time.Second, 59 * time.Second, 61 * time.Second, 59 * time.Minute, 61 * time.Minute, 23*time.Hour + time.Minute, 25 * time.Hour} {
@@ -297,7 +297,7 @@ func TestLiveOnSlowStore(t *testing.T) {
 
 // Counting the due timers takes at most 5 % of the time, delays no event, and stops with the last
 // stream. If a count fails, the previous counts stay.
-func TestCountingWhatIsDue(t *testing.T) {
+func TestCountingDueTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Options{})
 		r.schedule(durable.Timer{Key: "a", After: time.Hour})

@@ -15,7 +15,7 @@ type outcomes struct {
 }
 
 func outcomesOf(w durable.WorkerInfo) outcomes {
-	return outcomes{completed: w.Done, retried: w.Retried, snoozed: w.Snoozed, deadLettered: w.Buried, cancelled: w.Cancelled}
+	return outcomes{completed: w.Done, retried: w.Retried, snoozed: w.Snoozed, deadLettered: w.DeadLettered, cancelled: w.Cancelled}
 }
 
 func (o *outcomes) fields() [5]*uint64 {

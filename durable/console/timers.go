@@ -183,14 +183,14 @@ func (c *Console) listTimers(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), readFor)
 	defer cancel()
 	page := listing[timer]{Items: []timer{}}
-	last, looked := q.After, q.After
-	q.Looked = func(c durable.Cursor) { looked = c }
+	last, scanned := q.After, q.After
+	q.Scanned = func(c durable.Cursor) { scanned = c }
 	for info, err := range c.timers.List(ctx, q) {
 		if err != nil {
-			if looked = later(last, looked); looked == q.After || ctx.Err() == nil {
+			if scanned = later(last, scanned); scanned == q.After || ctx.Err() == nil {
 				return nil, slow(ctx, err)
 			}
-			page.Next, page.Partial = cursorText(looked), true
+			page.Next, page.Partial = cursorText(scanned), true
 			return page, nil
 		}
 		if len(page.Items) == limit {

@@ -204,7 +204,7 @@ func TestSlowStore(t *testing.T) {
 
 		// A filter without matches also continues from page to page.
 		slow(0)
-		r.many("mass-", 8*store.MaxLook)
+		r.many("mass-", 8*store.MaxScan)
 		slow(700 * time.Millisecond)
 		pages := 0
 		next = ""

@@ -86,9 +86,9 @@ func BenchmarkSchedule(b *testing.B) {
 	}
 }
 
-// BenchmarkLives schedules, claims and acknowledges; at most 20,000 timers are between the first
+// BenchmarkLifecycles schedules, claims and acknowledges; at most 20,000 timers are between the first
 // step and the last.
-func BenchmarkLives(b *testing.B) {
+func BenchmarkLifecycles(b *testing.B) {
 	for _, pending := range []int{0, 500_000} {
 		b.Run(fmt.Sprintf("waiting=%d", pending), func(b *testing.B) {
 			s := openBench(b, pending)

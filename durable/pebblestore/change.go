@@ -246,8 +246,8 @@ func (c *change) succeed(l *lease, t *timer) {
 	}
 }
 
-// bury makes a timer that is in no state a dead letter.
-func (c *change) bury(t *timer) {
+// deadLetter makes a timer that is in no state a dead letter.
+func (c *change) deadLetter(t *timer) {
 	t.dead, t.died = true, c.at.now
 	c.rewrite(t)
 	c.key = deadKey(c.key[:0], c.sh.index, t.died, t.key)
@@ -255,8 +255,8 @@ func (c *change) bury(t *timer) {
 	c.sh.dead++
 }
 
-// exhume removes a dead letter from the dead.
-func (c *change) exhume(t *timer) {
+// removeDead removes a dead letter from the dead.
+func (c *change) removeDead(t *timer) {
 	c.key = deadKey(c.key[:0], c.sh.index, t.died, t.key)
 	c.remove(c.key)
 	c.sh.dead--

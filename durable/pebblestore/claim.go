@@ -59,15 +59,15 @@ type draft struct {
 	c     *change
 	claim store.Claim
 
-	over    []*lease // expired leases that this claim does not renew
-	buried  int      // how many of over become dead letters
-	expired []*timer // dead letters that MaxDead and MaxDeadAge remove
-	ranOut  []*lease // expired leases that this claim renews if it has capacity
-	queues  [lanes]queue
-	woken   map[string]bool // the plans that wake when the runs in over end
-	picks   []pick          // the first plans of them are plans
-	plans   int
-	lost    [][]byte // keys that belong to no timer
+	over         []*lease // expired leases that this claim does not renew
+	deadLettered int      // how many of over become dead letters
+	expired      []*timer // dead letters that MaxDead and MaxDeadAge remove
+	ranOut       []*lease // expired leases that this claim renews if it has capacity
+	queues       [lanes]queue
+	woken        map[string]bool // the plans that wake when the runs in over end
+	picks        []pick          // the first plans of them are plans
+	plans        int
+	lost         [][]byte // keys that belong to no timer
 }
 
 // pick is a timer or a plan to lease: from its lane, or with an expired lease.
@@ -109,7 +109,7 @@ func (d *draft) sortRanOut() {
 			}
 		case l.attempt >= d.claim.MaxAttempts:
 			d.over = append(d.over, l)
-			d.buried++
+			d.deadLettered++
 		default:
 			d.ranOut = append(d.ranOut, l)
 		}
@@ -120,7 +120,7 @@ func (d *draft) sortRanOut() {
 // already due in this claim.
 func (d *draft) expectEnds() error {
 	for _, l := range d.over {
-		t, err := d.c.expect(l.t.key, l.outcome(store.Bury))
+		t, err := d.c.expect(l.t.key, l.outcome(store.DeadLetter))
 		if err != nil {
 			return err
 		}
@@ -220,19 +220,19 @@ func (d *draft) choose() error {
 // carryOut changes the shard as planned.
 func (d *draft) carryOut() store.Claimed {
 	c := d.c
-	answer := store.Claimed{Buried: d.buried, Repaired: len(d.lost) + len(c.sh.orphans)}
+	answer := store.Claimed{DeadLettered: d.deadLettered, Repaired: len(d.lost) + len(c.sh.orphans)}
 	c.repair(append(d.lost, c.sh.orphans...))
 	c.sh.orphans = nil
 	for _, l := range d.over {
-		c.noteRun(l, l.outcome(store.Bury), l.t.lastError)
+		c.noteRun(l, l.outcome(store.DeadLetter), l.t.lastError)
 		if c.release(l) {
 			l.t.attempts = l.attempt
-			c.bury(l.t)
+			c.deadLetter(l.t)
 		}
 	}
 	for _, t := range d.expired {
 		c.discard(kindRecord, t)
-		c.exhume(t)
+		c.removeDead(t)
 		c.sh.dropped++
 	}
 	end := c.at.after(d.claim.Lease)

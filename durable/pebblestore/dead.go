@@ -18,11 +18,11 @@ func (c *change) requeue(key string) store.RequeueResult {
 	t := c.timers[key]
 	switch {
 	case c.sh.leases.byKey[key] != nil || t != nil && !t.dead:
-		return store.RequeueLives
+		return store.RequeueExists
 	case t == nil:
 		return store.RequeueAbsent
 	}
-	c.exhume(t)
+	c.removeDead(t)
 	t.dead, t.died, t.attempts, t.due = false, 0, 0, c.at.now
 	c.rewrite(t)
 	c.wait(t)
@@ -46,7 +46,7 @@ func (c *change) purge(key string) int {
 		return 0
 	}
 	c.discard(kindRecord, t)
-	c.exhume(t)
+	c.removeDead(t)
 	c.timers[key] = nil
 	return 1
 }
@@ -55,7 +55,7 @@ func (c *change) purge(key string) int {
 // store.MaxItems. The timers that this claim dead-letters count too.
 func (d *draft) findExpired() error {
 	c, limits := d.c, d.c.limits
-	excess := min(max(int(c.sh.dead)+d.buried-limits.MaxDead, 0), store.MaxItems)
+	excess := min(max(int(c.sh.dead)+d.deadLettered-limits.MaxDead, 0), store.MaxItems)
 	if excess == 0 && (limits.MaxDeadAge == 0 || c.sh.dead == 0) {
 		return nil
 	}

@@ -70,7 +70,7 @@
 // calls applied before it, in all shards. An answer is given after an fsync of the log that came
 // after the batch: everything that an answer contains or was derived from is on disk. That includes
 // Get and calls that found nothing to change: they wait for the fsync of the last change that the
-// shard saw. Look and the extension of leases do not wait; they promise nothing that a crash could
+// shard saw. Horizons and the extension of leases do not wait; they promise nothing that a crash could
 // break.
 //
 // A call changes nothing if its ctx has ended by the time it has read its input. If ctx ends later,

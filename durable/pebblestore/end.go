@@ -48,10 +48,10 @@ func (s *Store) Extend(ctx context.Context, shard int, holders []store.Holder, l
 // End ends runs.
 func (s *Store) End(ctx context.Context, shard int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
 	for _, e := range ends {
-		if e.Kind < store.Done || e.Kind > store.Bury {
-			return nil, store.Horizon{}, fmt.Errorf("durable: End.Kind is %d, must be %d to %d", e.Kind, store.Done, store.Bury)
+		if e.Kind < store.Done || e.Kind > store.DeadLetter {
+			return nil, store.Horizon{}, fmt.Errorf("durable: End.Kind is %d, must be %d to %d", e.Kind, store.Done, store.DeadLetter)
 		}
-		if e.Kind == store.Bury && store.IsPlan(e.Key) {
+		if e.Kind == store.DeadLetter && store.IsPlan(e.Key) {
 			return nil, store.Horizon{}, fmt.Errorf("durable: %.64q is the key of a plan, which does not become a dead letter", e.Key)
 		}
 	}
@@ -92,9 +92,9 @@ func (c *change) end(e store.End) store.EndResult {
 			c.plans[t.key] = nil
 		}
 		c.noteRun(l, store.OutcomeDone, t.lastError)
-	case store.Bury:
+	case store.DeadLetter:
 		t.attempts, t.lastError = l.attempt, store.CutError(e.Error)
-		c.bury(t)
+		c.deadLetter(t)
 		c.noteRun(l, store.OutcomeDead, t.lastError)
 	case store.Retry:
 		t.attempts, t.lastError, t.due = l.attempt, store.CutError(e.Error), c.at.after(e.Delay)
@@ -104,7 +104,7 @@ func (c *change) end(e store.End) store.EndResult {
 		t.attempts, t.due = l.attempt-1, c.at.after(e.Delay)
 		c.rewrite(t)
 		c.wait(t)
-	case store.GiveBack:
+	case store.Release:
 		if t.attempts = l.attempt - 1; t.attempts != before {
 			c.rewrite(t)
 		}

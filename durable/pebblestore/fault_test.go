@@ -233,7 +233,7 @@ func TestCtxEndsDuringARead(t *testing.T) {
 			reads := &onRead{}
 			f := newFixture(t, func(o *Options) { o.fs = errorfs.Wrap(o.fs, reads) })
 			f.put(entry(dead, 10))
-			f.end(f.claim(0, 1)[0], store.Bury)
+			f.end(f.claim(0, 1)[0], store.DeadLetter)
 			var entries []store.Entry
 			for _, key := range keys {
 				if key != dead {
@@ -283,8 +283,8 @@ func TestBatchIsRefused(t *testing.T) {
 	f.NoError(f.Close())
 }
 
-// A shard that a call keeps locked while the disk hangs does not hide the others from Look.
-func TestLookPastALockedShard(t *testing.T) {
+// A shard that a call keeps locked while the disk hangs does not hide the others from Horizons.
+func TestHorizonsPastALockedShard(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	key := keyIn(1, 0)
@@ -293,20 +293,20 @@ func TestLookPastALockedShard(t *testing.T) {
 	f.timeout = 10 * time.Millisecond
 	f.shards[0].lock <- struct{}{}
 	f.shards[2].lock <- struct{}{}
-	h, err := f.Look(f.ctx, []int{0, 1, 2, 3})
+	h, err := f.Horizons(f.ctx, []int{0, 1, 2, 3})
 	f.ErrorContains(err, "did not answer within 10ms")
 	f.Len(h, 4)
 	f.NotZero(h[1].NextDue)
 	f.NotZero(h[1].Now)
 	f.NotZero(h[3].Now)
 	f.Equal([]store.Horizon{{}, {}}, []store.Horizon{h[0], h[2]})
-	h, err = f.Look(f.ctx, []int{2, 0})
+	h, err = f.Horizons(f.ctx, []int{2, 0})
 	f.ErrorContains(err, "did not answer within 10ms")
 	f.Nil(h)
 	f.shards[0].unlock()
 	f.shards[2].unlock()
 	f.timeout = time.Minute
-	h, err = f.Look(f.ctx, []int{0, 1, 2, 3})
+	h, err = f.Horizons(f.ctx, []int{0, 1, 2, 3})
 	f.NoError(err)
 	f.NotZero(h[0].Now)
 }
@@ -327,7 +327,7 @@ func TestDiskHangs(t *testing.T) {
 		scheduled <- err
 	}()
 	f.Eventually(func() bool { return f.shards[0].peek() != 0 }, time.Minute, time.Millisecond)
-	_, err := f.Look(f.ctx, []int{0, 1})
+	_, err := f.Horizons(f.ctx, []int{0, 1})
 	f.NoError(err)
 	cancel(gone)
 	err = <-scheduled

@@ -100,7 +100,7 @@ func (e note) apply(timers map[string]kept) {
 				outcome = store.OutcomeCancelled
 			case r == store.Ended && e.Kinds[i] == store.Done:
 				outcome = store.OutcomeDone
-			case r == store.Ended && e.Kinds[i] == store.Bury:
+			case r == store.Ended && e.Kinds[i] == store.DeadLetter:
 				outcome = store.OutcomeDead
 			}
 		case "requeue":

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// List returns a page of timers; see [store.Store]. If at most store.MaxLook keys of the shard have
+// List returns a page of timers; see [store.Store]. If at most store.MaxScan keys of the shard have
 // the query's prefix, it reads only these.
 func (s *Store) List(ctx context.Context, n int, q store.Query) (store.Page, error) {
 	if err := q.Check(); err != nil {
@@ -72,7 +72,7 @@ type page struct {
 	look int // how many records may still be read
 }
 
-func pageOf(q store.Query) *page { return &page{store.Page{Next: q.After}, q, q.Look()} }
+func pageOf(q store.Query) *page { return &page{store.Page{Next: q.After}, q, q.ScanLimit()} }
 
 // add examines the next record. If this page is full, add reports false and leaves the record for
 // another page.
@@ -106,7 +106,7 @@ type view struct {
 	snapshot *pebble.Snapshot
 }
 
-// span is a range of keys that consist of a prefix and a place: the places from from on.
+// span is a range of keys that consist of a prefix and a place: those with a place not before from.
 type span struct{ prefix, from []byte }
 
 func (sh *shard) view(q store.Query) *view {
@@ -153,7 +153,7 @@ func (v *view) byKey(ctx context.Context) (_ store.Page, few bool, err error) {
 	var rest []store.Record
 	looked := 0
 	for it.First(); it.Valid(); it.Next() {
-		if looked++; looked > store.MaxLook {
+		if looked++; looked > store.MaxScan {
 			return store.Page{}, false, nil
 		}
 		if err := ctx.Err(); err != nil {

@@ -50,7 +50,7 @@ func TestFrontsFollow(t *testing.T) {
 			f.NoError(err)
 			f.Equal(f.shards[0].next, h.NextDue)
 		case 2:
-			f.end(f.claim(0, 1)[0], []store.EndKind{store.Done, store.GiveBack, store.Retry}[i%9/3])
+			f.end(f.claim(0, 1)[0], []store.EndKind{store.Done, store.Release, store.Retry}[i%9/3])
 		}
 		verify(t, f.Store)
 	}
@@ -68,7 +68,7 @@ func TestClaimBuriesMoreThanMaxDead(t *testing.T) {
 	c.MaxAttempts = 1
 	claimed, _, err := f.Claim(f.ctx, 0, c)
 	f.NoError(err)
-	f.Equal(3, claimed.Buried)
+	f.Equal(3, claimed.DeadLettered)
 	f.Empty(claimed.Leases)
 	st, err := f.Stats(f.ctx, 0)
 	f.NoError(err)
@@ -84,7 +84,7 @@ func TestClaimBuriesMoreThanMaxDead(t *testing.T) {
 func TestDeadLettersAreKeptForTheirAge(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Limits.MaxDeadAge = time.Minute })
 	f.put(entry(keyIn(0, 0), 0))
-	f.end(f.claim(0, 1)[0], store.Bury)
+	f.end(f.claim(0, 1)[0], store.DeadLetter)
 	f.clock.Advance(time.Minute)
 	for _, want := range []int{1, 0} {
 		f.claim(0, 1)

@@ -139,7 +139,7 @@ func (l *lease) outcome(k store.EndKind) store.Outcome {
 		return 0
 	case k == store.Done:
 		return store.OutcomeDone
-	case k == store.Bury:
+	case k == store.DeadLetter:
 		return store.OutcomeDead
 	}
 	return 0

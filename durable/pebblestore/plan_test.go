@@ -184,7 +184,7 @@ func (w *twins) end() {
 		}
 		h := w.held[max(0, len(w.held)-1-w.rnd.IntN(6))]
 		kind := store.EndKind(1 + w.rnd.IntN(5))
-		if store.IsPlan(h[0].Key) && (kind == store.Bury || kind == store.Done && w.rnd.IntN(4) > 0) {
+		if store.IsPlan(h[0].Key) && (kind == store.DeadLetter || kind == store.Done && w.rnd.IntN(4) > 0) {
 			kind = store.Retry
 		}
 		e := store.End{Kind: kind, Error: fmt.Sprintf("%0130d", w.rnd.IntN(10)), Delay: time.Second}
@@ -318,7 +318,7 @@ func (f *fixture) swapped(swaps ...store.PlanSwap) {
 // planCalls are the calls that read a plan.
 var planCalls = map[string]func(f *fixture, ctx context.Context, p store.PlanSwap, leases []store.Lease) error{
 	"end": func(f *fixture, ctx context.Context, _ store.PlanSwap, leases []store.Lease) error {
-		_, _, err := f.End(ctx, 0, []store.End{{Holder: leases[0].Holder, Kind: store.Bury}, {Holder: leases[1].Holder, Kind: store.Done}})
+		_, _, err := f.End(ctx, 0, []store.End{{Holder: leases[0].Holder, Kind: store.DeadLetter}, {Holder: leases[1].Holder, Kind: store.Done}})
 		return err
 	},
 	"cancel": func(f *fixture, ctx context.Context, p store.PlanSwap, _ []store.Lease) error {
@@ -465,7 +465,7 @@ func TestFrontOfPlansFollows(t *testing.T) {
 	}
 
 	// In this claim the lease of the sleeper's occurrence has expired: it is the third plan.
-	f.end(claimed.Leases[28], store.GiveBack)
+	f.end(claimed.Leases[28], store.Release)
 	f.clock.Advance(500 * time.Millisecond)
 	_, _, err = f.Extend(f.ctx, 0, []store.Holder{claimed.Leases[29].Holder}, store.MinLease)
 	f.NoError(err)
@@ -474,7 +474,7 @@ func TestFrontOfPlansFollows(t *testing.T) {
 	c.Plans, c.MaxAttempts = 10, 1
 	claimed, h, err = f.Claim(f.ctx, 0, c)
 	f.NoError(err)
-	f.Equal(1, claimed.Buried)
+	f.Equal(1, claimed.DeadLettered)
 	f.Len(claimed.Leases, 3)
 	f.Equal([]any{sleeper.Key, now + 600, uint64(1)}, []any{claimed.Leases[2].Key, claimed.Leases[2].Due, claimed.Leases[2].History.Dead})
 	f.Equal(later.Due, h.NextDue)
@@ -523,7 +523,7 @@ func TestKeysOfPlansAreRefused(t *testing.T) {
 	} {
 		f.ErrorContains(err, `"s\x00" is the key of a plan, which only SwapPlans changes`, name)
 	}
-	f.ErrorContains(third(f.End(f.ctx, 0, []store.End{{Holder: store.Holder{Key: p.Key}, Kind: store.Bury}})), "does not become a dead letter")
+	f.ErrorContains(third(f.End(f.ctx, 0, []store.End{{Holder: store.Holder{Key: p.Key}, Kind: store.DeadLetter}})), "does not become a dead letter")
 	f.ErrorContains(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{{Key: "s", ID: store.NewID()}}, store.Take{})), `"s" is not the key of a plan`)
 	p.Entries = []store.Entry{entry("s\x00", 0)}
 	f.ErrorContains(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{p}, store.Take{})), `is not the key of an occurrence of "s\x00"`)

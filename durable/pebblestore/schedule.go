@@ -66,7 +66,7 @@ func (c *change) schedule(e store.Entry) store.Receipt {
 func (c *change) displace(old *timer) store.ReceiptKind {
 	c.discard(kindRecord, old)
 	if old.dead {
-		c.exhume(old)
+		c.removeDead(old)
 		return store.ReplacedDead
 	}
 	c.unwait(old)

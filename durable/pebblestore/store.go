@@ -24,7 +24,7 @@ var ErrInUse = errors.New("durable: the folder is open in another process, or tw
 //
 // When a write or an fsync fails, the store closes itself: calls in progress return
 // store.ErrUnsure, later ones store.ErrClosed, both with the cause. The folder can be opened again
-// once the cause is repaired and Close was called.
+// once the cause is removed and Close was called.
 type Store struct {
 	dir        string
 	limits     store.Limits

@@ -16,7 +16,7 @@ import (
 
 // D6: after reopening, all leases have expired: running timers are claimed at once, with a higher
 // fence, even if the clock was set back.
-func TestReopenedAllIsLeasedAnew(t *testing.T) {
+func TestReopenedAllIsLeasedAgain(t *testing.T) {
 	f := newFixture(t)
 	a, b, c := keyIn(0, 0), keyIn(0, 1), keyIn(0, 2)
 	f.put(entry(a, 10), entry(b, 1000), entry(c, 0))
@@ -80,7 +80,7 @@ func TestEmptyMeansEmpty(t *testing.T) {
 			f.end(l, store.Retry)
 		},
 		"purged": func(key string) {
-			f.end(f.claim(0, 1)[0], store.Bury)
+			f.end(f.claim(0, 1)[0], store.DeadLetter)
 			n, err := f.Purge(f.ctx, 0, []string{key, key})
 			f.NoError(err)
 			f.Equal(1, n)
@@ -106,25 +106,25 @@ func TestEmptyMeansEmpty(t *testing.T) {
 			f.end(l, store.Done)
 		},
 		"dead replaced": func(key string) {
-			f.end(f.claim(0, 1)[0], store.Bury)
+			f.end(f.claim(0, 1)[0], store.DeadLetter)
 			f.Equal(store.ReplacedDead, f.put(entry(key, 500))[0].Kind)
 			f.end(f.claim(0, 1)[0], store.Done)
 		},
 		"requeued": func(key string) {
-			f.end(f.claim(0, 1)[0], store.Bury)
+			f.end(f.claim(0, 1)[0], store.DeadLetter)
 			results, _, err := f.Requeue(f.ctx, 0, []string{key, key})
 			f.NoError(err)
-			f.Equal([]store.RequeueResult{store.Requeued, store.RequeueLives}, results)
+			f.Equal([]store.RequeueResult{store.Requeued, store.RequeueExists}, results)
 			f.end(f.claim(0, 1)[0], store.Done)
 		},
 		"given back, snoozed and retried": func(string) {
-			f.end(f.claim(0, 1)[0], store.GiveBack)
+			f.end(f.claim(0, 1)[0], store.Release)
 			f.end(f.claim(0, 1)[0], store.Snooze)
 			f.end(f.claim(0, 1)[0], store.Retry)
 			l := f.claim(0, 1)[0]
 			f.Equal(2, l.Attempt)
 			f.Equal("why", l.LastError)
-			f.end(l, store.GiveBack)
+			f.end(l, store.Release)
 			f.end(f.claim(0, 1)[0], store.Done)
 		},
 		"run out too often": func(string) {
@@ -134,7 +134,7 @@ func TestEmptyMeansEmpty(t *testing.T) {
 			}
 			claimed, _, err := f.Claim(f.ctx, 0, newClaim(1))
 			f.NoError(err)
-			f.Equal(1, claimed.Buried)
+			f.Equal(1, claimed.DeadLettered)
 			f.Empty(claimed.Leases)
 			_, err = f.Purge(f.ctx, 0, []string{keyIn(0, 0)})
 			f.NoError(err)
@@ -168,8 +168,8 @@ func TestClaimRepairs(t *testing.T) {
 		f.put(entry(keyIn(0, i), 0))
 	}
 	dead := f.claim(0, 2)
-	f.end(dead[0], store.Bury)
-	f.end(dead[1], store.Bury)
+	f.end(dead[0], store.DeadLetter)
+	f.end(dead[1], store.DeadLetter)
 	for _, key := range [][]byte{
 		laneKey(nil, 0, 1, 1, keyIn(0, 7)),            // no such timer
 		laneKey(nil, 0, store.LaneOf("topic"), 1, ""), // before all others
@@ -207,7 +207,7 @@ func TestClaimRepairs(t *testing.T) {
 func TestRepairDropsNoDeadLetter(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Limits.MaxDead = 1 })
 	f.put(entry(keyIn(0, 0), 0))
-	f.end(f.claim(0, 1)[0], store.Bury)
+	f.end(f.claim(0, 1)[0], store.DeadLetter)
 	f.NoError(f.db.Set(deadKey(nil, 0, 1, keyIn(0, 8)), nil, pebble.Sync))
 	raw, err := f.shards[0].read(metaKey(nil, 0))
 	f.NoError(err)
@@ -374,7 +374,7 @@ func (f *fixture) allReturn(err error) {
 	f.ErrorIs(e, err)
 	_, _, e = f.End(f.ctx, 0, []store.End{{Holder: store.Holder{Key: key}, Kind: store.Done}})
 	f.ErrorIs(e, err)
-	_, e = f.Look(f.ctx, []int{0})
+	_, e = f.Horizons(f.ctx, []int{0})
 	f.ErrorIs(e, err)
 	_, e = f.Stats(f.ctx, 0)
 	f.ErrorIs(e, err)
@@ -391,7 +391,7 @@ func (f *fixture) allReturn(err error) {
 func TestArgumentsAreRefused(t *testing.T) {
 	f := newFixture(t)
 	for want, err := range map[string]error{
-		"the shard is 4, must be 0 to 3":                    second(f.Look(f.ctx, []int{4})),
+		"the shard is 4, must be 0 to 3":                    second(f.Horizons(f.ctx, []int{4})),
 		"the shard is -1, must be 0 to 3":                   second(f.Stats(f.ctx, -1)),
 		fmt.Sprintf("%q is of shard 1, not 0", keyIn(1, 0)): second(f.Get(f.ctx, 0, keyIn(1, 0))),
 		"a timer's key is 513 bytes long":                   second(f.Get(f.ctx, 0, strings.Repeat("k", 513))),

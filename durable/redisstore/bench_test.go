@@ -74,8 +74,8 @@ func BenchmarkSchedule(b *testing.B) {
 	})
 }
 
-// BenchmarkLives schedules, claims and acknowledges.
-func BenchmarkLives(b *testing.B) {
+// BenchmarkLifecycles schedules, claims and acknowledges.
+func BenchmarkLifecycles(b *testing.B) {
 	_, s := benchStore(b)
 	ctx := context.Background()
 	producers(b, func(n int) {

@@ -134,7 +134,7 @@ func (s *Store) attempts(ctx context.Context, r *request, fl *flight) (any, erro
 		if err == nil || errors.Is(err, store.ErrUnconfirmed) {
 			return reply, err
 		}
-		f := fateOf(err)
+		f := classify(err)
 		unsure := before || f.received && !r.reads()
 		fl.unsure.Store(unsure)
 		if !f.again {

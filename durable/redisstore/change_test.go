@@ -70,11 +70,11 @@ func TestLongBodiesLeaveNothing(t *testing.T) {
 			l = r.claim(1).Leases[0]
 			r.True(bytes.Equal(body(m), l.Body))
 			blobs(count)
-			r.end(store.Bury, l)
+			r.end(store.DeadLetter, l)
 			check(m)
 			r.put(entry(m)) // instead of the dead letter
 			blobs(count)
-			r.end(store.Bury, r.claim(1).Leases[0])
+			r.end(store.DeadLetter, r.claim(1).Leases[0])
 			_, err = r.s.Purge(r.ctx, 0, []string{"a"})
 			r.NoError(err)
 			blobs(0)
@@ -97,7 +97,7 @@ func TestRunsAreForgotten(t *testing.T) {
 	}
 	r.put(r.entry("a"))
 	runs(0)
-	for _, kind := range []store.EndKind{store.GiveBack, store.Snooze} {
+	for _, kind := range []store.EndKind{store.Release, store.Snooze} {
 		l := r.claim(1).Leases[0]
 		runs(1)
 		r.end(kind, l)
@@ -105,11 +105,11 @@ func TestRunsAreForgotten(t *testing.T) {
 	}
 	r.end(store.Retry, r.claim(1).Leases[0])
 	runs(1)
-	r.end(store.Bury, r.claim(1).Leases[0])
+	r.end(store.DeadLetter, r.claim(1).Leases[0])
 	_, _, err := r.s.Requeue(r.ctx, 0, []string{"a"})
 	r.NoError(err)
 	runs(1) // the error
-	r.end(store.GiveBack, r.claim(1).Leases[0])
+	r.end(store.Release, r.claim(1).Leases[0])
 	record, err := r.s.Get(r.ctx, 0, "a")
 	r.NoError(err)
 	r.Equal("failed", record.LastError)
@@ -119,7 +119,7 @@ func TestRunsAreForgotten(t *testing.T) {
 	// A dead letter without an error.
 	r.put(r.entry("a"))
 	l := r.claim(1).Leases[0]
-	_, _, err = r.s.End(r.ctx, 0, []store.End{{Holder: l.Holder, Kind: store.Bury}})
+	_, _, err = r.s.End(r.ctx, 0, []store.End{{Holder: l.Holder, Kind: store.DeadLetter}})
 	r.NoError(err)
 	runs(1)
 	_, _, err = r.s.Requeue(r.ctx, 0, []string{"a"})
@@ -220,7 +220,7 @@ func TestBodyThatEndsLikeAReference(t *testing.T) {
 	for _, end := range []func(store.Lease){
 		func(l store.Lease) { r.end(store.Done, l) },
 		func(l store.Lease) {
-			r.end(store.Bury, l)
+			r.end(store.DeadLetter, l)
 			_, err := r.s.Purge(r.ctx, 0, []string{"short"})
 			r.NoError(err)
 		},
@@ -326,7 +326,7 @@ func TestScriptsMakeAFixedNumberOfCalls(t *testing.T) {
 		}
 		var leases []store.Lease
 		claim := func() { leases = r.claim(n).Leases; r.Equal(n, len(leases)) }
-		bury := func() { r.end(store.Bury, leases...) }
+		deadLetter := func() { r.end(store.DeadLetter, leases...) }
 		cancel := func() { _, err := r.s.Cancel(r.ctx, 0, keys); r.NoError(err) }
 		count := func(steps ...func()) {
 			for _, f := range steps {
@@ -360,14 +360,14 @@ func TestScriptsMakeAFixedNumberOfCalls(t *testing.T) {
 			leases = append(leases, more...)
 		}
 		count(
-			bury,
+			deadLetter,
 			func() { _, err := r.s.List(r.ctx, 0, store.Query{State: store.Dead, Limit: n}); r.NoError(err) },
 			func() { _, _, err := r.s.Requeue(r.ctx, 0, keys); r.NoError(err) },
 			claim,
 			cancel,
 			func() { r.end(store.Done, leases...) },
 			func() { r.put(entries...) },
-			claim, bury,
+			claim, deadLetter,
 			func() { _, err := r.s.Purge(r.ctx, 0, keys); r.NoError(err) },
 			func() { r.put(entries...) },
 			cancel,
@@ -400,7 +400,7 @@ func TestEmptyMeansEmpty(t *testing.T) {
 		for i, l := range claimed.Leases {
 			kind := store.Done
 			if i%2 == 0 {
-				kind = store.Bury
+				kind = store.DeadLetter
 			}
 			_, _, err := r.s.End(r.ctx, n, []store.End{{Holder: l.Holder, Kind: kind, Error: "x"}})
 			r.NoError(err)
@@ -491,6 +491,6 @@ func TestClosedStoreRefuses(t *testing.T) {
 	r.NoError(r.raw.Ping(r.ctx).Err(), "the client is not the store's to close")
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
-	_, err = r.open(r.raw).Look(ctx, []int{0})
+	_, err = r.open(r.raw).Horizons(ctx, []int{0})
 	r.ErrorIs(err, context.Canceled)
 }

@@ -24,7 +24,7 @@ func TestClaimSentAgainLeasesNoMore(t *testing.T) {
 }
 
 // A claim sent again gets the leases that it still has and no others, even if it has none.
-func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
+func TestRepeatedClaimGetsItsLeases(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	keys := func(c store.Claimed) (keys []string) {
@@ -45,7 +45,7 @@ func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
 		t.Helper()
 		claimed, h, err := r.s.Claim(r.ctx, 0, c)
 		r.NoError(err)
-		look, err := r.s.Look(r.ctx, []int{0})
+		look, err := r.s.Horizons(r.ctx, []int{0})
 		r.NoError(err)
 		r.Equal(look[0], h)
 		return claimed
@@ -58,7 +58,7 @@ func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
 	_, err := r.s.Cancel(r.ctx, 0, []string{"retried"})
 	r.NoError(err)
 	// Another worker has one of them by now, and the successor of another.
-	r.end(store.GiveBack, first.Leases[0])
+	r.end(store.Release, first.Leases[0])
 	other := newClaim(5)
 	other.Worker = "other"
 	claimed, _, err := r.s.Claim(r.ctx, 0, other)
@@ -67,7 +67,7 @@ func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
 	left := again()
 	r.Equal([]string{"kept", "long"}, keys(left))
 	r.Equal([]store.Lease{first.Leases[2], first.Leases[3]}, left.Leases)
-	r.end(store.GiveBack, first.Leases[2], first.Leases[3])
+	r.end(store.Release, first.Leases[2], first.Leases[3])
 	r.Empty(again().Leases)
 	r.counts(2, 1, 0)
 	r.Equal([]string{"kept", "long"}, keys(r.claim(5)))
@@ -80,10 +80,10 @@ func TestClaimSentAgainGetsWhatItHas(t *testing.T) {
 	r.clock.advance(time.Minute)
 	first = again()
 	r.Equal([]string{"due"}, keys(first))
-	r.Equal(3, first.Buried)
+	r.Equal(3, first.DeadLettered)
 	r.Equal(first, again())
 	r.clock.advance(time.Minute)
-	for _, want := range []store.Claimed{{Buried: 1}, {Repaired: 1}} { // even without leases
+	for _, want := range []store.Claimed{{DeadLettered: 1}, {Repaired: 1}} { // even without leases
 		c.Token = store.NewToken("worker")
 		first = again()
 		r.Equal(want, first)
@@ -126,16 +126,16 @@ func TestClaimSentAgainAfterItsLog(t *testing.T) {
 			was := first.Leases[slices.IndexFunc(first.Leases, func(f store.Lease) bool { return f.Key == l.Key })]
 			r.Greater(l.Fence, was.Fence)
 			r.Equal([]any{was.ID, was.Body, was.Due, was.Token}, []any{l.ID, l.Body, l.Due, l.Token})
-			r.Equal([]store.EndResult{store.Ended}, r.end(store.GiveBack, again.Leases[i]))
+			r.Equal([]store.EndResult{store.Ended}, r.end(store.Release, again.Leases[i]))
 			record, err := r.s.Get(r.ctx, 0, l.Key)
 			r.NoError(err)
 			r.Zero(record.Attempts)
 		}
 		if most == 1 { // the lease of the other worker
-			r.Equal(1, again.Buried)
+			r.Equal(1, again.DeadLettered)
 			r.counts(4, 0, 1)
 		} else {
-			r.Zero(again.Buried)
+			r.Zero(again.DeadLettered)
 			r.counts(4, 1, 0)
 		}
 		_, err = r.s.Get(r.ctx, 0, "cancelled")
@@ -185,7 +185,7 @@ func TestClaimRepairs(t *testing.T) {
 	claimed := r.claim(1)
 	r.Equal("waiting", claimed.Leases[0].Key)
 	r.NotContains(r.raw.Info(r.ctx, "commandstats").Val(), "hscan", "looked for something lost")
-	r.end(store.GiveBack, claimed.Leases...)
+	r.end(store.Release, claimed.Leases...)
 	claim := func(repaired int, leased ...string) {
 		t.Helper()
 		claimed := r.claim(50)

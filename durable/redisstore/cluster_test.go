@@ -599,9 +599,9 @@ func pairOf(t *testing.T) (s *Store, second *server, shards [2][]int) {
 	return s, second, shards
 }
 
-// A node that is stopped, or does not answer, does not hide the shards of the others: Look returns
+// A node that is stopped, or does not answer, does not hide the shards of the others: Horizons returns
 // their horizons together with the error, and a worker that starts then runs their timers.
-func TestLookWithoutOneNode(t *testing.T) {
+func TestHorizonsWithoutOneNode(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*server){"gone": (*server).kill, "silent": (*server).stop} {
 		t.Run(name, func(t *testing.T) {
@@ -616,7 +616,7 @@ func TestLookWithoutOneNode(t *testing.T) {
 			for n := range all {
 				all[n] = n
 			}
-			h, err := s.Look(t.Context(), all)
+			h, err := s.Horizons(t.Context(), all)
 			require.Error(t, err)
 			require.Len(t, h, 16)
 			for _, n := range shards[0] {
@@ -628,7 +628,7 @@ func TestLookWithoutOneNode(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
-			h, err = s.Look(ctx, shards[1])
+			h, err = s.Horizons(ctx, shards[1])
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Nil(t, h)
 

@@ -97,13 +97,13 @@
 // # Maxmemory
 //
 // At maxmemory Redis refuses Schedule, and a SwapPlans that would add a plan or an occurrence: the
-// error is store.ErrFull, and nothing has changed. All other calls succeed, including swaps that
+// error is store.ErrFull, and nothing has changed. All other calls are made, including swaps that
 // only replace or remove plans.
 //
 // # A server that does not answer
 //
 // Calls about its shards fail when their time is up. Calls about the shards of other servers do not
-// wait for it: Look returns the other servers' answers at the latest a second after the first of
+// wait for it: Horizons returns the other servers' answers at the latest a second after the first of
 // them. Open needs all servers.
 //
 // # Moving slots

@@ -25,7 +25,7 @@ func behind(t *testing.T, srv *server, o Options) (*rig, *proxy, store.Lease) {
 	r.s = r.open(clientOf(t, p.addr))
 	r.put(r.entry("dead"), r.entry("leased"))
 	leases := r.claim(2).Leases
-	r.end(store.Bury, leases[0])
+	r.end(store.DeadLetter, leases[0])
 	r.put(r.entry("waiting"))
 	r.counts(1, 1, 1)
 	r.beat("w", 0) // it knows the server's clock then
@@ -166,7 +166,7 @@ func TestScriptsFlushed(t *testing.T) {
 	r := newRig(t, srv, Options{Shards: 8})
 	for range 3 {
 		flush(r)
-		horizons, err := r.s.Look(r.ctx, []int{0, 1, 2, 3, 4, 5, 6, 7})
+		horizons, err := r.s.Horizons(r.ctx, []int{0, 1, 2, 3, 4, 5, 6, 7})
 		r.NoError(err)
 		r.Len(horizons, 8)
 	}
@@ -188,7 +188,7 @@ func TestScriptsFlushed(t *testing.T) {
 		}
 	}()
 	for i := range 300 {
-		horizons, err := r.s.Look(r.ctx, []int{0, 1, 2, 3, 4, 5, 6, 7})
+		horizons, err := r.s.Horizons(r.ctx, []int{0, 1, 2, 3, 4, 5, 6, 7})
 		r.NoError(err)
 		r.Len(horizons, 8)
 		key := fmt.Sprint("k", i)
@@ -324,9 +324,9 @@ func TestServerThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	r.s.alone = clientOf(t, "127.0.0.1:1")
-	_, err := r.s.attempt(r.ctx, r.s.read(r.s.shards[0], lookScript), target{})
+	_, err := r.s.attempt(r.ctx, r.s.read(r.s.shards[0], horizonsScript), target{})
 	r.Error(err)
-	r.Equal(fate{again: true, reload: true}, fateOf(err))
+	r.Equal(errorClass{again: true, reload: true}, classify(err))
 	r.s.alone = clientOf(t, r.srv.addr)
 	r.NoError(r.s.alone.Close())
 	_, _, err = r.s.Schedule(r.ctx, 0, []store.Entry{r.entry("a")})
@@ -361,7 +361,7 @@ func TestMoveSentAgainMovesOnce(t *testing.T) {
 	}
 }
 
-// Case 18: at maxmemory a whole schedule is refused, and calls that free memory go on.
+// Case 18: at maxmemory a schedule is refused as a whole, and calls that free memory go on.
 func TestMaxMemory(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
@@ -497,7 +497,7 @@ func TestServerKilled(t *testing.T) {
 	r.LessOrEqual(st.Waiting, len(acknowledged)+kills)
 }
 
-// user returns a client of a user with these rights, in addition to all others.
+// user returns a client of a user that may do everything, except as rights change that.
 func (r *rig) user(rights ...any) *redis.Client {
 	r.t.Helper()
 	r.rights(append([]any{"reset", "on", ">secret", "~*", "&*", "+@all"}, rights...)...)
@@ -560,7 +560,7 @@ func TestScriptEndsInItsMidst(t *testing.T) {
 	r.Equal(1, r.claim(1).Repaired)
 	r.counts(0, 0, 0)
 	r.rights("-zrange")
-	_, err = r.s.Look(r.ctx, []int{0})
+	_, err = r.s.Horizons(r.ctx, []int{0})
 	r.ErrorContains(err, "user_script")
 	r.NotErrorIs(err, store.ErrUnsure, "it changes nothing")
 	full := explained(fmt.Errorf("%w: %w", store.ErrUnsure, serverError("OOM command not allowed")))
@@ -573,10 +573,10 @@ func TestScriptEndsInItsMidst(t *testing.T) {
 		"SHARDS 3",
 		"EXPIRED 1764000000000",
 	} {
-		r.False(fateOf(serverError(text)).received, text)
+		r.False(classify(serverError(text)).received, text)
 	}
-	r.True(fateOf(serverError("ERR user_script:3: attempt to index a nil value script: f, on @user_script:3.")).received)
-	r.True(fateOf(serverError("ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -WRONGTYPE Operation")).received)
+	r.True(classify(serverError("ERR user_script:3: attempt to index a nil value script: f, on @user_script:3.")).received)
+	r.True(classify(serverError("ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -WRONGTYPE Operation")).received)
 }
 
 // serverError is an error as a server sends it.

@@ -127,7 +127,7 @@ func TestLateRequestAfterItsCall(t *testing.T) {
 			r.beat("w", 0)
 			r.put(r.entry("dead"), r.entry("leased"))
 			leases := r.claim(2).Leases
-			r.end(store.Bury, leases[0])
+			r.end(store.DeadLetter, leases[0])
 			r.put(r.entry("waiting"))
 			r.s.longest = time.Minute
 			var err error
@@ -201,7 +201,7 @@ func TestOneRoundTripForAChange(t *testing.T) {
 	r.put(r.entry("a"))
 	r.Equal(1, p.scripts())
 	r.clock.advance(time.Hour)
-	_, err := r.s.Look(r.ctx, []int{0})
+	_, err := r.s.Horizons(r.ctx, []int{0})
 	r.NoError(err)
 	p.next()
 	r.end(store.Done, r.claim(1).Leases...)
@@ -302,7 +302,7 @@ func TestClaimOfNothingSentAgain(t *testing.T) {
 	c.MaxAttempts = 1
 	claimed, _, err := r.s.Claim(r.ctx, 0, c)
 	r.NoError(err)
-	r.Equal(1, claimed.Buried)
+	r.Equal(1, claimed.DeadLettered)
 	r.Len(claimed.Leases, 1)
 	p.next(deed{dropReply: true})
 	r.Equal(store.Claimed{}, r.claim(1))

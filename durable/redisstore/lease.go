@@ -27,7 +27,7 @@ func (s *Store) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed,
 		return store.Claimed{}, store.Horizon{}, err
 	}
 	h := r.horizon(1)
-	claimed := store.Claimed{Buried: int(r.number(4)), Repaired: int(r.number(5))}
+	claimed := store.Claimed{DeadLettered: int(r.number(4)), Repaired: int(r.number(5))}
 	list := r.list(0)
 	const fields = 6
 	for i := 0; i+fields <= len(list.fields); i += fields {

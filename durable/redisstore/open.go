@@ -146,7 +146,7 @@ func (s *Store) tryPublish(ctx context.Context) error {
 		requests[n] = s.read(sh, announceScript, "") // subscribers ignore it
 	}
 	_, err := s.callAll(ctx, requests, 0)
-	if code(err) != "" && !fateOf(err).again {
+	if code(err) != "" && !classify(err).again {
 		return fmt.Errorf("redisstore: the client's user may not announce: its rights must have +%s and &{%s:* in them: %w",
 			strings.ToLower(s.publish), s.o.Namespace, err)
 	}
@@ -177,7 +177,7 @@ func (s *Store) inspect(ctx context.Context, fl *flight) error {
 				s.publish = "SPUBLISH"
 			}
 			return nil
-		case !fateOf(err).again || strings.HasPrefix(err.Error(), "redisstore: "):
+		case !classify(err).again || strings.HasPrefix(err.Error(), "redisstore: "):
 			return err
 		}
 		select {

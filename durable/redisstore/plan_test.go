@@ -284,7 +284,7 @@ func TestClaimOfPlansSentAgain(t *testing.T) {
 		r.Greater(l.Fence, first.Leases[i].Fence)
 		r.Equal(first.Leases[i].History, l.History)
 	}
-	r.end(store.GiveBack, again.Leases[1:]...)
+	r.end(store.Release, again.Leases[1:]...)
 	r.clock.advance(time.Hour)
 	r.NoError(r.raw.Del(r.ctx, r.s.shards[0].names[len(suffixes)]).Err())
 	r.claimAs(c, p.Key) // and no due plan
@@ -331,13 +331,13 @@ func TestHistoryOfAnyKeys(t *testing.T) {
 		r.clock.advance(time.Duration(rand.IntN(5000)) * time.Millisecond)
 		var ends []store.End
 		for _, l := range claimed {
-			ends = append(ends, store.End{Holder: l.Holder, Kind: []store.EndKind{store.Bury, store.Retry}[rand.IntN(2)], Error: errs[rand.IntN(len(errs))]})
+			ends = append(ends, store.End{Holder: l.Holder, Kind: []store.EndKind{store.DeadLetter, store.Retry}[rand.IntN(2)], Error: errs[rand.IntN(len(errs))]})
 		}
 		results, _, err := r.s.End(r.ctx, 0, ends)
 		r.NoError(err)
 		for i, l := range claimed {
 			r.Equal(store.Ended, results[i])
-			if ends[i].Kind == store.Bury {
+			if ends[i].Kind == store.DeadLetter {
 				want.Add(store.Note{
 					Key: l.Key, Outcome: store.OutcomeDead, Begun: now, Ended: store.Millis(r.clock.ms.Load()),
 					Attempts: l.Attempt, Error: store.CutNote(store.CutError(ends[i].Error)),
@@ -378,7 +378,7 @@ func TestEndsOfAPlanAndItsOccurrence(t *testing.T) {
 		r.swap(p)
 		leases := r.claimPlans().Leases
 		r.Len(leases, 2)
-		ends := []store.End{{Holder: leases[0].Holder, Kind: store.GiveBack}, {Holder: leases[1].Holder, Kind: store.Done}}
+		ends := []store.End{{Holder: leases[0].Holder, Kind: store.Release}, {Holder: leases[1].Holder, Kind: store.Done}}
 		want := store.Millis(r.clock.ms.Load())
 		if !planFirst {
 			slices.Reverse(ends)
@@ -435,7 +435,7 @@ func TestMaxPendingCountsPlans(t *testing.T) {
 }
 
 // A plan that an expired occurrence wakes is leased by the same claim.
-func TestClaimLeasesWhatItWakes(t *testing.T) {
+func TestClaimLeasesPlansThatItWakes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	p := r.plan("plan", 1)
@@ -446,7 +446,7 @@ func TestClaimLeasesWhatItWakes(t *testing.T) {
 	c := newClaim(1)
 	c.Plans, c.MaxAttempts = 1, 1
 	claimed := r.claimAs(c, p.Key)
-	r.Equal(1, claimed.Buried)
+	r.Equal(1, claimed.DeadLettered)
 	r.EqualValues(1, claimed.Leases[0].History.Dead)
 	r.Equal(store.Millis(r.clock.ms.Load()), claimed.Leases[0].Due)
 }

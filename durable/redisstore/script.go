@@ -33,8 +33,8 @@ var (
 	swapLua string
 	//go:embed lua/plans.lua
 	plansLua string
-	//go:embed lua/look.lua
-	lookLua string
+	//go:embed lua/horizons.lua
+	horizonsLua string
 	//go:embed lua/stats.lua
 	statsLua string
 	//go:embed lua/countdue.lua
@@ -72,7 +72,7 @@ var (
 	endScript        = ofShard(endLua)
 	swapScript       = ofShard(swapLua)
 	plansScript      = ofShard(plansLua)
-	lookScript       = ofShard(lookLua)
+	horizonsScript   = ofShard(horizonsLua)
 	statsScript      = ofShard(statsLua)
 	countDueScript   = ofShard(countDueLua)
 	openScript       = ofShard(openLua)

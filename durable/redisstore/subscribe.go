@@ -140,7 +140,7 @@ func (sub *subscription) keepListening(ctx context.Context, node *redis.Client, 
 		sub.mu.Lock()
 		e.stands = false
 		sub.mu.Unlock()
-		if sub.s.cluster != nil && fateOf(err).reload {
+		if sub.s.cluster != nil && classify(err).reload {
 			sub.s.cluster.ReloadState(ctx)
 		}
 		select {

@@ -158,7 +158,7 @@ func TestEventsOfSeveral(t *testing.T) {
 		r.put(store.Entry{Key: "same", After: time.Hour})
 		_, _, err = r.s.Reschedule(r.ctx, 0, same)
 		r.NoError(err)
-		for _, kind := range []store.EndKind{store.Retry, store.Bury} {
+		for _, kind := range []store.EndKind{store.Retry, store.DeadLetter} {
 			r.put(store.Entry{Key: "same", At: 1})
 			announced(1)
 			_, _, err = r.s.End(r.ctx, 0, []store.End{{Holder: r.claim(1).Leases[0].Holder, Kind: kind, Delay: time.Hour}})

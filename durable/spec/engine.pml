@@ -1,6 +1,7 @@
 /*
  * The engine: its state for one key, and the effects of calls of store.Store. timer.pml has the
- * processes that call. Most assertions are here; those that depend on the caller are there.
+ * processes that call. Most assertions are here; those on D5 that
+ * depend on the caller are there.
  */
 
 /* The state of a timer by the history of calls. The engine does not read it. */
@@ -40,7 +41,7 @@ Shard s;
 #define DONE     0
 #define RETRY    1
 #define GIVEBACK 2
-#define BURY     3
+#define DEAD_LETTER     3
 
 byte leases;   /* granted leases: the next number is an unused token */
 
@@ -280,7 +281,7 @@ inline finish(how, dropped) {
 		clear();
 		s.waiting = 1;
 		s.body = next;
-	:: !gone(how) && how == BURY ->
+	:: !gone(how) && how == DEAD_LETTER ->
 		printf("engine: %d is dead\n", old);
 		unlease();
 		s.dead = 1;

@@ -235,7 +235,7 @@ end:	do
 	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, DONE)
 	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, RETRY)
 	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, GIVEBACK)
-	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, BURY)
+	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, DEAD_LETTER)
 	/* EndLost. */
 	:: d_step { w[_pid].at >= HOLDS && !holder(_pid) ->
 		if
@@ -331,7 +331,7 @@ end:	do
 		i = 0 }
 
 	/* Store.Claim ends expired leases that it does not renew: DONE for a timer that was cancelled
-	 * or has a successor, BURY for one without attempts left. */
+	 * or has a successor, DEAD_LETTER for one without attempts left. */
 	:: d_step { clearable && (s.cancelled || s.succ) ->
 		if
 		:: s.cancelled && s.succ -> MET(10)
@@ -339,7 +339,7 @@ end:	do
 		:: else -> MET(12)
 		fi;
 		finish(DONE, dropped_if_out) }
-	:: d_step { clearable && !(s.cancelled || s.succ) -> MET(13); finish(BURY, false) }
+	:: d_step { clearable && !(s.cancelled || s.succ) -> MET(13); finish(DEAD_LETTER, false) }
 
 	/* Store.Requeue. */
 	:: d_step { s.dead -> MET(14); s.dead = 0; s.waiting = 1; s.attempts = 0; verify() }

@@ -9,9 +9,9 @@
 //
 //	Schedule ─────────────▶ waiting ◀── Requeue ── dead
 //	   Cancel: gone            │ Claim, when due        ▲
-//	                           ▼                        │ Bury, or a lease that ran out
+//	                           ▼                        │ DeadLetter, or a lease that ran out
 //	         gone ◀─ Done ── leased ────────────────────┘ in the last attempt
-//	                           │ Retry, Snooze, GiveBack
+//	                           │ Retry, Snooze, Release
 //	                           ▼
 //	                        waiting
 //

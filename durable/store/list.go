@@ -21,15 +21,15 @@ type Filter struct {
 	Error  string // a substring of the last error; the case of ASCII letters does not matter
 }
 
-// MaxLook is the maximum number of timers that an engine scans for one page.
-const MaxLook = 1000
+// MaxScan is the maximum number of timers that an engine scans for one page.
+const MaxScan = 1000
 
-// Look returns the maximum number of timers that the engine scans for the page.
-func (q *Query) Look() int {
+// ScanLimit returns the maximum number of timers that the engine scans for the page.
+func (q *Query) ScanLimit() int {
 	if q.Filter == (Filter{}) {
 		return q.Limit
 	}
-	return MaxLook
+	return MaxScan
 }
 
 // Page answers a Query. An empty page can be followed by others.

@@ -43,7 +43,7 @@ type Store interface {
 	// Get returns one timer; ErrNotFound if there is none.
 	Get(ctx context.Context, shard int, key string) (Record, error)
 
-	// List returns a page of timers. It scans at most [MaxLook], and with the zero Filter at most
+	// List returns a page of timers. It scans at most [MaxScan], and with the zero Filter at most
 	// Query.Limit. It may or may not see concurrent changes.
 	List(ctx context.Context, shard int, q Query) (Page, error)
 
@@ -75,11 +75,11 @@ type Store interface {
 	// End ends runs.
 	End(ctx context.Context, shard int, ends []End) ([]EndResult, Horizon, error)
 
-	// Look returns the horizons of shards, in order. It is cheap. A shard that cannot be read does
-	// not hide the others: if some have answered, Look returns the error together with the
+	// Horizons returns the horizons of shards, in order. It is cheap. A shard that cannot be read does
+	// not hide the others: if some have answered, Horizons returns the error together with the
 	// horizons, in which a Now of 0 marks an unknown one, and does not wait for the rest until ctx
 	// ends. If none has answered, it returns nil and the error.
-	Look(ctx context.Context, shards []int) ([]Horizon, error)
+	Horizons(ctx context.Context, shards []int) ([]Horizon, error)
 
 	// Stats counts a shard.
 	Stats(ctx context.Context, shard int) (Stats, error)

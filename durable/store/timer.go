@@ -115,8 +115,9 @@ type Entry struct {
 	Body  []byte
 	// At is the due time. If it is 0 the timer is due After from the engine's present. A time in
 	// the past is due at once.
-	At       Millis
-	After    time.Duration
+	At    Millis
+	After time.Duration
+	// IfAbsent refuses a key that is waiting, leased or dead.
 	IfAbsent bool
 }
 
@@ -188,11 +189,11 @@ type RequeueResult uint8
 // The results of a Requeue.
 const (
 	Requeued      RequeueResult = iota + 1 // it waits, with no attempts used
-	RequeueLives                           // the key is waiting or leased; nothing was changed
+	RequeueExists                          // the key is waiting or leased; nothing was changed
 	RequeueAbsent                          // there is no such dead letter
 )
 
-var requeueNames = [...]string{"", "requeued", "lives", "absent"}
+var requeueNames = [...]string{"", "requeued", "exists", "absent"}
 
 func (r RequeueResult) String() string { return nameOf("RequeueResult", requeueNames[:], uint8(r)) }
 
@@ -215,9 +216,9 @@ type Claim struct {
 	MaxAttempts int
 	// FirstLane is the lane to begin with. One timer is taken from each lane in turn, and then one
 	// from the expired leases, by lease end, as if they were one more lane, so that no lane takes
-	// all the capacity while another waits. FirstLane Lanes begins with the expired leases,
+	// all the capacity while another waits. The value Lanes begins with the expired leases,
 	// followed by lanes 0 to 3: otherwise a worker with one free slot at a time would never reach
-	// them while lanes are not empty.
+	// expired leases while lanes are not empty.
 	FirstLane int
 }
 
@@ -245,9 +246,9 @@ type Holder struct {
 // Claimed answers a Claim.
 type Claimed struct {
 	Leases []Lease
-	// Buried is the number of timers that became dead letters because their leases expired in
+	// DeadLettered is the number of timers that became dead letters because their leases expired in
 	// their last attempt.
-	Buried int
+	DeadLettered int
 	// Repaired is the number of inconsistent entries that were removed: records in no state, or
 	// states without a record, left by an engine that lost writes.
 	Repaired int
@@ -272,14 +273,14 @@ type EndKind uint8
 
 // The outcomes of a run.
 const (
-	Done     EndKind = iota + 1 // removed
-	Retry                       // waits for Delay; the attempt counts
-	Snooze                      // waits for Delay; the attempt does not count
-	GiveBack                    // waits, due as before; the attempt does not count
-	Bury                        // becomes a dead letter
+	Done       EndKind = iota + 1 // removed
+	Retry                         // waits for Delay; the attempt counts
+	Snooze                        // waits for Delay; the attempt does not count
+	Release                       // waits, due as before; the attempt does not count
+	DeadLetter                    // becomes a dead letter
 )
 
-var endNames = [...]string{"", "done", "retry", "snooze", "give back", "bury"}
+var endNames = [...]string{"", "done", "retry", "snooze", "release", "dead-letter"}
 
 func (k EndKind) String() string { return nameOf("EndKind", endNames[:], uint8(k)) }
 
@@ -290,7 +291,7 @@ type End struct {
 	Holder
 	Kind  EndKind
 	Delay time.Duration // Retry, Snooze: from the engine's present
-	Error string        // Retry, Bury: at most MaxError bytes are kept
+	Error string        // Retry, DeadLetter: at most MaxError bytes are kept
 }
 
 // EndResult answers an End.
@@ -298,7 +299,7 @@ type EndResult uint8
 
 // The results of an End.
 const (
-	Ended        EndResult = iota + 1 // as its kind says; with Bury the timer is a dead letter
+	Ended        EndResult = iota + 1 // as its kind says; with DeadLetter the timer is a dead letter
 	EndLost                           // another worker holds it, or the timer is removed; nothing was changed
 	EndCancelled                      // the timer was cancelled, and is removed, whatever the kind
 	EndReplaced                       // the timer is removed, whatever the kind, and its successor waits

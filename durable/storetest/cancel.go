@@ -20,9 +20,9 @@ var cancelTests = []test{
 func cancelWaiting(f *fixture) {
 	f.putAll("due", "retrying", "requeued")
 	leases := f.claim(3)
-	f.ended(leases[0], store.GiveBack)
+	f.ended(leases[0], store.Release)
 	f.ended(leases[1], store.Retry)
-	f.ended(leases[2], store.Bury)
+	f.ended(leases[2], store.DeadLetter)
 	f.Equal([]store.RequeueResult{store.Requeued}, f.requeue("requeued"))
 	later := entry("later")
 	later.At = store.MaxMillis
@@ -39,7 +39,7 @@ func cancelWaiting(f *fixture) {
 func cancelAbsent(f *fixture) {
 	f.Equal([]store.CancelResult{store.NotFound}, f.cancel("absent"))
 	f.putAll("dead")
-	f.ended(f.claimOne("dead"), store.Bury)
+	f.ended(f.claimOne("dead"), store.DeadLetter)
 	dead := f.get("dead")
 	f.Equal([]store.CancelResult{store.NotFound}, f.cancel("dead"))
 	f.Equal(dead, f.get("dead"))
@@ -49,7 +49,7 @@ func cancelAbsent(f *fixture) {
 }
 
 // ways are the kinds of End, by which a run can end.
-var ways = []store.EndKind{store.Done, store.Retry, store.Snooze, store.GiveBack, store.Bury}
+var ways = []store.EndKind{store.Done, store.Retry, store.Snooze, store.Release, store.DeadLetter}
 
 func cancelLeased(f *fixture) {
 	for _, way := range ways {
@@ -123,7 +123,7 @@ func cancelExtended(f *fixture) {
 func cancelBatch(f *fixture) {
 	f.putAll("dead", "leased")
 	leases := f.claim(2)
-	f.ended(leases[0], store.Bury)
+	f.ended(leases[0], store.DeadLetter)
 	f.putAll("waiting")
 	f.Equal([]store.CancelResult{
 		store.NotFound, store.Running, store.Cancelled, store.NotFound, store.NotFound, store.Running,

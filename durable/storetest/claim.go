@@ -68,7 +68,7 @@ func laneOrder(f *fixture) {
 		last = leases[0].Due
 	}
 	for _, h := range f.held {
-		f.Equal(store.Ended, f.end(store.End{Holder: h, Kind: store.GiveBack}))
+		f.Equal(store.Ended, f.end(store.End{Holder: h, Kind: store.Release}))
 	}
 	var dues []store.Millis
 	for _, l := range f.claim(5) {
@@ -239,7 +239,7 @@ func claimDealsFirst(f *fixture) {
 	c.MaxAttempts = 1
 	claimed, _ := f.claimWith(0, c)
 	f.Equal([]string{"due"}, keysOf(claimed.Leases))
-	f.Equal(1, claimed.Buried)
+	f.Equal(1, claimed.DeadLettered)
 	f.absent("cancelled")
 	f.fresh(next)
 	f.Equal(store.Dead, f.get("exhausted").State)

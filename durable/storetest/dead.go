@@ -20,17 +20,17 @@ var deadTests = []test{
 func (f *fixture) kill(key string) {
 	f.Helper()
 	f.putAll(key)
-	f.ended(f.claimOne(key), store.Bury)
+	f.ended(f.claimOne(key), store.DeadLetter)
 }
 
 func requeueDead(f *fixture) {
 	f.putAll("a")
 	f.ended(f.claimOne("a"), store.Retry)
-	f.ended(f.claimOne("a"), store.Bury)
+	f.ended(f.claimOne("a"), store.DeadLetter)
 	dead := f.get("a")
 	f.Equal(2, dead.Attempts)
 	before := f.look(0)
-	f.Equal([]store.RequeueResult{store.Requeued, store.RequeueLives}, f.requeue("a", "a"))
+	f.Equal([]store.RequeueResult{store.Requeued, store.RequeueExists}, f.requeue("a", "a"))
 	r := f.get("a")
 	f.counted(r.Due, 0, before, f.look(0))
 	dead.State, dead.Died, dead.Attempts, dead.Due = store.Waiting, 0, 0, r.Due
@@ -49,7 +49,7 @@ func requeueRefused(f *fixture) {
 	f.kill("dead")
 	f.putAll("waiting")
 	old := []store.Record{f.get("leased"), f.get("waiting")}
-	f.Equal([]store.RequeueResult{store.RequeueLives, store.RequeueLives, store.Requeued, store.RequeueAbsent},
+	f.Equal([]store.RequeueResult{store.RequeueExists, store.RequeueExists, store.Requeued, store.RequeueAbsent},
 		f.requeue("leased", "waiting", "dead", "absent"))
 	f.Equal(old, []store.Record{f.get("leased"), f.get("waiting")})
 	f.absent("absent")
@@ -98,7 +98,7 @@ func maxDead(f *fixture) {
 	f.advance(testLease + time.Second)
 	c.Token = store.NewToken("worker")
 	claimed, _ := f.claimWith(0, c)
-	f.Equal(2, claimed.Buried)
+	f.Equal(2, claimed.DeadLettered)
 	f.Equal([]string{"a", "b", "c"}, deadKeys())
 	f.absent("x", "y")
 	f.Equal(uint64(3), f.stats(0).Dropped)
@@ -143,8 +143,8 @@ func maxDeadAndAge(f *fixture) {
 	f.schedule(entry("c"), entry("d"))
 	leases := f.claim(2)
 	f.advance(31 * time.Minute) // a is too old now, and two are too many
-	f.ended(leases[0], store.Bury)
-	f.ended(leases[1], store.Bury)
+	f.ended(leases[0], store.DeadLetter)
+	f.ended(leases[1], store.DeadLetter)
 	f.Empty(f.claim(1))
 	f.absent("a")
 	f.absent("b")

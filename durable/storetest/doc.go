@@ -28,7 +28,7 @@
 //	claim.go lease.go end.go
 //	successor.go dead.go
 //	timing.go text.go         times and texts at their limits
-//	look.go events.go life.go reads, announcements, and the state after a reopening
+//	read.go events.go life.go reads, announcements, and the state after a reopening
 //	model.go model_steps.go   random calls, compared with the oracle; Fuzz
 //	history.go hammer.go      concurrent calls: linearizable, and each timer acknowledged once
 //	hour.go                   an hour of the engine's clock

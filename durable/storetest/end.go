@@ -13,7 +13,7 @@ var endTests = []test{
 	{"case 8 case 15: Retry waits for its delay, attempts and error kept", check(endRetry)},
 	{"Snooze waits for its delay, and does not count", check(endSnooze)},
 	{"case 21: GiveBack waits as before, and does not count", check(endGiveBack)},
-	{"D9 Bury: a dead letter, error and body kept", check(endBury)},
+	{"D9 DeadLetter: a dead letter, error and body kept", check(endDeadLetter)},
 	{"ends of all kinds in one call", check(endBatch)},
 }
 
@@ -56,7 +56,7 @@ func endRetry(f *fixture) {
 			if h.Now < r.Due {
 				f.Empty(claimed.Leases, "D2: a retry is early")
 			} else {
-				f.ended(claimed.Leases[0], store.GiveBack)
+				f.ended(claimed.Leases[0], store.Release)
 			}
 			f.advance(d.Truncate(time.Millisecond) + 2*time.Millisecond)
 		}
@@ -87,29 +87,29 @@ func endGiveBack(f *fixture) {
 	e := entry("a")
 	f.put(e)
 	for range 3 {
-		r, _ := f.endWith(e, store.GiveBack, time.Minute, "ignored")
+		r, _ := f.endWith(e, store.Release, time.Minute, "ignored")
 		f.fresh(e)
 		f.Zero(r.Attempts)
 	}
 	r, _ := f.endWith(e, store.Retry, 0, "failed")
-	back, _ := f.endWith(e, store.GiveBack, 0, "")
+	back, _ := f.endWith(e, store.Release, 0, "")
 	f.Equal(r, back)
 	l := f.claimOne("a")
 	f.Equal(2, l.Attempt)
 	f.Equal("failed", l.LastError)
 	// Even if it is late.
 	f.advance(2 * testLease)
-	f.ended(l, store.GiveBack)
+	f.ended(l, store.Release)
 	f.Equal(r, f.get("a"))
 }
 
-func endBury(f *fixture) {
+func endDeadLetter(f *fixture) {
 	e := entry("a")
 	f.put(e)
 	r, _ := f.endWith(e, store.Retry, 0, "first")
 	l := f.claimOne("a")
 	before := f.look(0)
-	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Bury, Delay: time.Minute, Error: "second"}))
+	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.DeadLetter, Delay: time.Minute, Error: "second"}))
 	dead := f.get("a")
 	f.GreaterOrEqual(dead.Died, before.Now)
 	f.LessOrEqual(dead.Died, f.look(0).Now)
@@ -121,7 +121,7 @@ func endBury(f *fixture) {
 }
 
 func endBatch(f *fixture) {
-	keys := []string{"done", "retry", "snooze", "giveback", "bury", "cancelled", "succeeded"}
+	keys := []string{"done", "retry", "snooze", "release", "dead", "cancelled", "succeeded"}
 	f.putAll(keys...)
 	leases := f.claim(len(keys))
 	f.cancel("cancelled")
@@ -143,9 +143,9 @@ func endBatch(f *fixture) {
 	f.fresh(next)
 	f.counted(f.get("retry").Due, time.Minute, before, f.look(0))
 	f.counted(f.get("snooze").Due, time.Minute, before, f.look(0))
-	f.Equal(leases[3].Due, f.get("giveback").Due)
-	f.Equal(store.Dead, f.get("bury").State)
+	f.Equal(leases[3].Due, f.get("release").Due)
+	f.Equal(store.Dead, f.get("dead").State)
 	f.Equal([]int{1, 0, 0, 1}, []int{
-		f.get("retry").Attempts, f.get("snooze").Attempts, f.get("giveback").Attempts, f.get("bury").Attempts,
+		f.get("retry").Attempts, f.get("snooze").Attempts, f.get("release").Attempts, f.get("dead").Attempts,
 	})
 }

@@ -117,7 +117,7 @@ func announceEarlier(f *fixture) {
 		due = 1
 		earlier(0)
 		claimed, _ = f.claimWith(n, newClaim(1))
-		f.ended(claimed.Leases[0], store.Bury)
+		f.ended(claimed.Leases[0], store.DeadLetter)
 		f.requeue(key)
 		due = f.get(key).Due
 		earlier(0)

@@ -506,7 +506,7 @@ func asleep(when func(was oracle.Timer, last store.Note) bool) func(*rigged) {
 
 var noteFaults = []fault{
 	{name: "Done is not noted", found: []string{"S9 the history counts", "S9 the history lists"}, rig: noNote(inEnd, store.OutcomeDone, true)},
-	{name: "Bury is not noted", found: []string{"S9 the history counts"}, rig: noNote(inEnd, store.OutcomeDead, true)},
+	{name: "DeadLetter is not noted", found: []string{"S9 the history counts"}, rig: noNote(inEnd, store.OutcomeDead, true)},
 	{name: "the end of a cancelled run is not noted", found: []string{"S9 the history counts"}, rig: noNote(inEnd, store.OutcomeCancelled, true)},
 	{name: "a cancel is not noted", found: []string{"S9 the history counts"}, rig: noNote(inCancel, store.OutcomeCancelled, false)},
 	{name: "a lost lease in the last attempt is not noted", found: []string{"S9 an occurrence that ends"}, rig: noNote(inClaim, store.OutcomeDead, true)},
@@ -522,7 +522,7 @@ var noteFaults = []fault{
 	}},
 	{name: "Retry is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OutcomeDead, endedBy(store.Retry))},
 	{name: "Snooze is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OutcomeDone, endedBy(store.Snooze))},
-	{name: "GiveBack is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OutcomeDone, endedBy(store.GiveBack))},
+	{name: "GiveBack is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OutcomeDone, endedBy(store.Release))},
 	{name: "a run that has a successor is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OutcomeDone, func(_ store.End, result store.EndResult) bool { return result == store.EndReplaced })},
 	{name: "an end that is lost is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OutcomeDone, func(_ store.End, result store.EndResult) bool { return result == store.EndLost })},
 	{name: "a lost lease of an occurrence with a successor is noted", found: []string{"S9 an occurrence that ends"}, rig: func(r *rigged) {
@@ -873,7 +873,7 @@ var planFaults = []fault{
 		}
 		return hide(t)
 	})},
-	{name: "a plan is buried", found: []string{"S2 a plan whose leases"}, rig: planClaims(store.Leased, func(r *rigged, c store.Claim, t *oracle.Timer) func() {
+	{name: "a plan becomes a dead letter", found: []string{"S2 a plan whose leases"}, rig: planClaims(store.Leased, func(r *rigged, c store.Claim, t *oracle.Timer) func() {
 		if t.LeaseEnd <= r.ms() && t.Attempts >= c.MaxAttempts {
 			t.State, t.Died = store.Dead, r.ms()
 		}
@@ -972,7 +972,7 @@ var planFaults = []fault{
 			return h
 		}
 		r.look = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
-			horizons, err := r.Store.Look(ctx, shards)
+			horizons, err := r.Store.Horizons(ctx, shards)
 			for i := range horizons {
 				horizons[i] = horizon(shards[i], horizons[i])
 			}

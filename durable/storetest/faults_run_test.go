@@ -320,9 +320,9 @@ var runFaults = []fault{
 	{name: "a retry loses the attempts", found: []string{"case 8"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.End, _ store.Record) { t.Attempts = 0 })},
 	{name: "a retry is at once", found: []string{"case 8", "ends of all"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.End, old store.Record) { t.Due = old.Due })},
 	{name: "a snooze counts", found: []string{"Snooze"}, rig: afterEnd(store.Snooze, func(t *oracle.Timer, _ store.End, old store.Record) { t.Attempts = old.Attempts })},
-	{name: "a hand-back counts", found: []string{"case 21"}, rig: afterEnd(store.GiveBack, func(t *oracle.Timer, _ store.End, old store.Record) { t.Attempts = old.Attempts })},
-	{name: "a hand-back waits for a delay", found: []string{"case 21"}, rig: afterEnd(store.GiveBack, func(t *oracle.Timer, e store.End, _ store.Record) { t.Due = max(t.Due, store.After(t.Due, e.Delay)) })},
-	{name: "a dead letter has the error before", found: []string{"D9 Bury"}, rig: afterEnd(store.Bury, func(t *oracle.Timer, _ store.End, old store.Record) { t.LastError = old.LastError })},
+	{name: "a hand-back counts", found: []string{"case 21"}, rig: afterEnd(store.Release, func(t *oracle.Timer, _ store.End, old store.Record) { t.Attempts = old.Attempts })},
+	{name: "a hand-back waits for a delay", found: []string{"case 21"}, rig: afterEnd(store.Release, func(t *oracle.Timer, e store.End, _ store.Record) { t.Due = max(t.Due, store.After(t.Due, e.Delay)) })},
+	{name: "a dead letter has the error before", found: []string{"D9 DeadLetter"}, rig: afterEnd(store.DeadLetter, func(t *oracle.Timer, _ store.End, old store.Record) { t.LastError = old.LastError })},
 	{name: "an end does not tell that the run was cancelled", found: []string{"D4 Running", "D4 D8", "ends of all"}, rig: endedAs(store.EndCancelled)},
 	{name: "an end does not tell that a successor waits", found: []string{"D8 a successor", "ends of all"}, rig: endedAs(store.EndReplaced)},
 	{name: "the first end of a call is made only", found: []string{"ends of all", "D1 a call has 500"}, rig: func(r *rigged) {

@@ -49,7 +49,7 @@ func newRigged(t testing.TB, options Options, now func() time.Time) *rigged {
 	t.Cleanup(func() { _ = o.Close() })
 	return &rigged{
 		Store: o, schedule: o.Schedule, reschedule: o.Reschedule, get: o.Get, list: o.List, requeue: o.Requeue,
-		purge: o.Purge, claim: o.Claim, extend: o.Extend, end: o.End, look: o.Look, stats: o.Stats, subscribe: o.Subscribe,
+		purge: o.Purge, claim: o.Claim, extend: o.Extend, end: o.End, look: o.Horizons, stats: o.Stats, subscribe: o.Subscribe,
 		countDue: o.CountDue, heartbeat: o.Heartbeat, workers: o.Workers,
 		swapPlans: o.SwapPlans, plans: o.Plans,
 		cancel: func(ctx context.Context, n int, keys []string) ([]store.CancelResult, store.Horizon, error) {
@@ -109,7 +109,7 @@ func (r *rigged) Plans(ctx context.Context, n int, after string, limit int) ([]s
 	return r.plans(ctx, n, after, limit)
 }
 
-func (r *rigged) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
+func (r *rigged) Horizons(ctx context.Context, shards []int) ([]store.Horizon, error) {
 	return r.look(ctx, shards)
 }
 
@@ -152,7 +152,7 @@ func (r *rigged) timer(key string, f func(s *oracle.Shard, t *oracle.Timer)) {
 
 // horizonOf is a shard's present horizon.
 func (r *rigged) horizonOf(n int) store.Horizon {
-	h, _ := r.Store.Look(context.Background(), []int{n})
+	h, _ := r.Store.Horizons(context.Background(), []int{n})
 	return h[0]
 }
 

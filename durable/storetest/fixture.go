@@ -238,13 +238,13 @@ func (f *fixture) stats(n int) store.Stats {
 
 func (f *fixture) look(n int) store.Horizon {
 	f.Helper()
-	hs, err := f.Store.Look(f.ctx, []int{n})
+	hs, err := f.Store.Horizons(f.ctx, []int{n})
 	f.NoError(err)
 	f.Len(hs, 1)
 	return hs[0]
 }
 
-// horizon compares a reply's horizon with a Look after it.
+// horizon compares a reply's horizon with a call of Horizons after it.
 func (f *fixture) horizon(n int, h store.Horizon) {
 	f.Helper()
 	look := f.look(n)

@@ -217,7 +217,7 @@ func (c *client) end(begun time.Duration) {
 		}
 		return
 	}
-	kinds := []store.EndKind{store.Done, store.Retry, store.GiveBack, store.Bury}
+	kinds := []store.EndKind{store.Done, store.Retry, store.Release, store.DeadLetter}
 	e := store.End{Holder: h, Kind: kinds[c.rnd.IntN(len(kinds))]}
 	results, _, err := s.End(ctx, n, []store.End{e})
 	if c.fail(err); err == nil {

@@ -39,7 +39,7 @@ func hour(f *fixture) {
 		from := now
 		f.Advance(step)
 		now += store.MillisOf(step)
-		horizons, err := f.Store.Look(f.ctx, []int{0, 1, 2, 3})
+		horizons, err := f.Store.Horizons(f.ctx, []int{0, 1, 2, 3})
 		f.NoError(err)
 		f.eachShard(func(n int) error {
 			if due := horizons[n].NextDue; due == 0 || due > now {

@@ -44,7 +44,7 @@ func fencesGrow(f *fixture) {
 					seen[l.Holder] = true
 					highest = max(highest, l.Fence)
 					f.Equal(l.Fence, f.get(l.Key).Fence)
-					f.ended(l, ways[(round+len(seen))%2*3]) // Done and GiveBack
+					f.ended(l, ways[(round+len(seen))%2*3]) // Done and Release
 					f.cancel(l.Key)
 				}
 			}
@@ -92,7 +92,7 @@ func (f *fixture) lost(h store.Holder, why string) {
 
 func holderCompared(f *fixture) {
 	f.putAll("dead", "a")
-	f.ended(f.claimOne("dead"), store.Bury)
+	f.ended(f.claimOne("dead"), store.DeadLetter)
 	a := f.claimOne("a")
 	f.putAll("b")
 	f.claimOne("b")
@@ -182,7 +182,7 @@ func merelyLate(f *fixture) {
 func requeuedLost(f *fixture) {
 	f.putAll("a")
 	l := f.claimOne("a")
-	f.ended(l, store.Bury)
+	f.ended(l, store.DeadLetter)
 	f.lost(l.Holder, "dead")
 	f.Equal([]store.RequeueResult{store.Requeued}, f.requeue("a"))
 	f.lost(l.Holder, "requeued")
@@ -282,7 +282,7 @@ func poison(f *fixture) {
 	}
 	claimed, h := f.claimWith(0, newClaim(1))
 	f.Empty(claimed.Leases)
-	f.Equal(1, claimed.Buried)
+	f.Equal(1, claimed.DeadLettered)
 	f.Equal(store.Record{
 		Key: "a", ID: e.ID, Topic: e.Topic, Body: e.Body, State: store.Dead, Due: due,
 		Attempts: testAttempts, LastError: "error of a", Died: h.Now,
@@ -291,7 +291,7 @@ func poison(f *fixture) {
 	f.verify()
 	claimed, _ = f.claimWith(0, newClaim(1))
 	f.Empty(claimed.Leases)
-	f.Zero(claimed.Buried)
+	f.Zero(claimed.DeadLettered)
 	f.lost(f.held[len(f.held)-1], "dead")
 	f.Equal([]store.RequeueResult{store.Requeued}, f.requeue("a"))
 	l := f.claimOne("a")
@@ -311,13 +311,13 @@ func attemptsOfClaim(f *fixture) {
 	c := newClaim(2)
 	c.MaxAttempts = testAttempts + 1
 	claimed, _ := f.claimWith(0, c)
-	f.Zero(claimed.Buried)
+	f.Zero(claimed.DeadLettered)
 	f.Len(claimed.Leases, 2)
 	for _, l := range claimed.Leases {
 		f.Equal(testAttempts+1, l.Attempt)
 	}
 	f.advance(testLease + time.Second)
 	claimed, _ = f.claimWith(0, newClaim(2))
-	f.Equal(2, claimed.Buried)
+	f.Equal(2, claimed.DeadLettered)
 	f.Empty(claimed.Leases)
 }

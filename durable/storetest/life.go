@@ -205,7 +205,7 @@ func closedStore(f *fixture) {
 		"Claim":     func() error { _, _, err := s.Claim(ctx, 0, newClaim(1)); return err },
 		"Extend":    func() error { _, _, err := s.Extend(ctx, 0, []store.Holder{holder}, testLease); return err },
 		"End":       func() error { _, _, err := s.End(ctx, 0, []store.End{{Holder: holder, Kind: store.Done}}); return err },
-		"Look":      func() error { _, err := s.Look(ctx, []int{0, 1}); return err },
+		"Look":      func() error { _, err := s.Horizons(ctx, []int{0, 1}); return err },
 		"Stats":     func() error { _, err := s.Stats(ctx, 0); return err },
 		"CountDue":  func() error { _, err := s.CountDue(ctx, 0, []store.Millis{0, 1}); return err },
 		"Heartbeat": func() error { _, err := s.Heartbeat(ctx, store.Heartbeat{Worker: "w"}); return err },

@@ -88,7 +88,7 @@ func compare(f *fixture, in []byte) {
 	config := m.next()
 	m.limits.MaxPending = []int{0, 0, 4, 8}[config%4]
 	// The engine chooses whether an End trims the dead letters, or only a Claim. With a frozen
-	// clock, two of them can occur in the same millisecond.
+	// clock, one of each can be made in the same millisecond.
 	probe := f.engine.Open(f.TB, Options{Shards: 1})
 	if probe.Frozen {
 		m.limits.MaxDead = []int{0, 1}[config>>2%2]

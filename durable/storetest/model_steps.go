@@ -358,22 +358,22 @@ func (m *model) end(n int) {
 	places := make([]int, count)
 	thefts := make([]func(store.Holder) store.Holder, count)
 	ends := make([]store.End, count)
-	bury := false
+	deadLetter := false
 	for i := range count {
 		if places[i] = m.holder(n); places[i] < 0 {
 			return
 		}
 		thefts[i] = m.theft()
 		flags := m.next()
-		kind := append(ways[:len(ways):len(ways)], store.Bury, store.Bury, store.Retry)[flags%8]
-		if store.IsPlan(m.engine.held[places[i]].Key) && (kind == store.Done || kind == store.Bury) {
+		kind := append(ways[:len(ways):len(ways)], store.DeadLetter, store.DeadLetter, store.Retry)[flags%8]
+		if store.IsPlan(m.engine.held[places[i]].Key) && (kind == store.Done || kind == store.DeadLetter) {
 			kind = store.Retry
 		}
 		ends[i] = store.End{
 			Kind: kind, Error: strings.Repeat("e", int(flags>>5)*20),
 			Delay: choose(m, 0, 0, time.Millisecond, time.Second, -time.Second, 100*time.Millisecond+1),
 		}
-		bury = bury || kind == store.Bury
+		deadLetter = deadLetter || kind == store.DeadLetter
 	}
 	m.tooOldApart()
 	trim := newClaim(1)
@@ -385,7 +385,7 @@ func (m *model) end(n int) {
 		}
 		results, h, err := p.store.End(m.ctx, n, mine)
 		m.fail(err)
-		if bury && (m.limits.MaxDead > 0 || m.limits.MaxDeadAge > 0) {
+		if deadLetter && (m.limits.MaxDead > 0 || m.limits.MaxDeadAge > 0) {
 			return answer{[]any{results, m.claimOf(p, n, trim).Results}, h, h.Now}
 		}
 		return answer{results, h, h.Now}
@@ -438,7 +438,7 @@ func (m *model) passFor(d time.Duration) {
 	m.advance(d)
 	*m.oracle.clock = m.oracle.clock.Add(d)
 	m.both(fmt.Sprint("look after ", d), func(p *party) answer {
-		hs, err := p.store.Look(m.ctx, []int{1})
+		hs, err := p.store.Horizons(m.ctx, []int{1})
 		m.fail(err)
 		return answer{hs, store.Horizon{}, hs[0].Now}
 	})

@@ -204,7 +204,7 @@ func planEntries(f *fixture) {
 	f.swapped(other)
 	f.Equal(later.ID, f.get(later.Key).ID, "one that waits is replaced")
 	f.Zero(f.get(l.Key).SuccessorDue, "one that runs gets a successor")
-	f.ended(l, store.Bury)
+	f.ended(l, store.DeadLetter)
 	third := next(other)
 	third.Entries = other.Entries
 	f.swapped(third)
@@ -229,7 +229,7 @@ func planLease(f *fixture) {
 	swap := next(p)
 	swap.Due = 2
 	f.swapped(swap)
-	f.Equal(store.EndLost, f.end(store.End{Holder: l.Holder, Kind: store.GiveBack}))
+	f.Equal(store.EndLost, f.end(store.End{Holder: l.Holder, Kind: store.Release}))
 	extended, _ := f.extend(l.Holder, testLease)
 	f.Equal(store.ExtendLost, extended)
 	r := f.get(p.Key)
@@ -250,7 +250,7 @@ func planRefused(f *fixture) {
 	f.Equal([]store.SwapResult{store.SwapRefused}, f.swap(two))
 	f.Equal(p.ID, f.get(p.Key).ID)
 	f.absent(two.Entries[0].Key, two.Entries[1].Key)
-	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.GiveBack}), "a swap that is refused ends the lease")
+	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Release}), "a swap that is refused ends the lease")
 	stranger := two
 	stranger.Was = store.NewID()
 	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(stranger), "MaxPending goes before Was")
@@ -274,7 +274,7 @@ func planReopened(f *fixture) {
 	p := plan("report")
 	p.Wake, p.Due, p.Entries = store.WakeOnEnd, store.MaxMillis, []store.Entry{occurrence("report", 1), occurrence("report", 2)}
 	f.swapped(p)
-	f.ended(f.claimOne(p.Entries[0].Key), store.Bury)
+	f.ended(f.claimOne(p.Entries[0].Key), store.DeadLetter)
 	q := next(p)
 	q.Wake, q.Seen, q.Body = store.WakeOnEnd, 1, slices.Repeat([]byte("large "), 2000)
 	f.swapped(q)
@@ -350,7 +350,7 @@ func planNeverDead(f *fixture) {
 		c := newClaim(1)
 		c.Plans, c.MaxAttempts = 1, 1
 		claimed, _ := f.claimWith(0, c)
-		f.Zero(claimed.Buried)
+		f.Zero(claimed.DeadLettered)
 		f.Len(claimed.Leases, 1)
 		f.Equal([]any{p.ID, attempt}, []any{claimed.Leases[0].ID, claimed.Leases[0].Attempt})
 		f.Greater(claimed.Leases[0].Fence, last.Fence)

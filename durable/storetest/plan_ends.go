@@ -30,7 +30,7 @@ func planWakes(f *fixture) {
 	p, l = start(next(p), store.WakeOnDead)
 	f.ended(l, store.Retry)
 	asleep(p)
-	f.ended(f.claimOne(l.Key), store.Bury)
+	f.ended(f.claimOne(l.Key), store.DeadLetter)
 	awake(p)
 	p, l = start(next(p), store.WakeOnEnd)
 	f.ended(l, store.Snooze)
@@ -43,7 +43,7 @@ func planWakes(f *fixture) {
 	f.ended(l, store.Retry) // it was cancelled
 	awake(p)
 	p, l = start(next(p), store.WakeOnEnd)
-	f.ended(l, store.Bury)
+	f.ended(l, store.DeadLetter)
 	awake(p)
 
 	// Cancelling a waiting occurrence wakes, too; and the second end finds the plan awake.
@@ -108,14 +108,14 @@ func planSeen(f *fixture) {
 		f.Equal(c.awake, f.get(p.Key).Due != store.MaxMillis, "%+v", c)
 	}
 	p, l = f.runOccurrence(next(p), 2)
-	f.ended(l, store.Bury)
+	f.ended(l, store.DeadLetter)
 	p = next(p)
 	p.Wake, p.Seen, p.Entries = store.WakeOnDead, 0, []store.Entry{occurrence("report", 3)}
 	f.swapped(p)
 	f.NotEqual(store.MaxMillis, f.get(p.Key).Due)
 	plan, l := f.claimBoth()
 	f.Equal(store.Ended, f.end(store.End{Holder: plan.Holder, Kind: store.Retry, Delay: time.Hour}))
-	f.ended(l, store.Bury)
+	f.ended(l, store.DeadLetter)
 	f.Greater(f.get(p.Key).Due, f.look(0).Now+1_000_000, "the plan wakes twice")
 }
 
@@ -130,7 +130,7 @@ func planHistory(f *fixture) {
 	leases := f.claim(4)
 	f.Len(leases, 4)
 	f.ended(leases[0], store.Done)
-	f.Equal(store.Ended, f.end(store.End{Holder: leases[1].Holder, Kind: store.Bury, Error: strings.Repeat("long ", 100)}))
+	f.Equal(store.Ended, f.end(store.End{Holder: leases[1].Holder, Kind: store.DeadLetter, Error: strings.Repeat("long ", 100)}))
 	f.cancel(leases[2].Key)
 	f.Equal(uint64(0), f.history("report").Cancelled, "it still runs")
 	f.ended(leases[2], store.Done)
@@ -162,7 +162,7 @@ func planHistory(f *fixture) {
 		f.Advance(time.Second)
 	}
 	f.ended(f.claimOne(leases[3].Key), store.Snooze)
-	f.ended(f.claimOne(leases[3].Key), store.GiveBack)
+	f.ended(f.claimOne(leases[3].Key), store.Release)
 	again := f.claimOne(leases[3].Key)
 	f.Equal(uint64(4), f.history("report").Ends(), "a run that ends otherwise is in the history")
 	f.ended(again, store.Done)
@@ -191,7 +191,7 @@ func planHistory(f *fixture) {
 	last = h.Last[len(h.Last)-1]
 	f.Equal([]any{store.OutcomeCancelled, 1, store.Millis(0)}, []any{last.Outcome, last.Attempts, last.Begun})
 	p, l = f.runOccurrence(next(p), 6)
-	f.ended(l, store.Bury)
+	f.ended(l, store.DeadLetter)
 	h = f.history("report")
 	f.Equal([]uint64{3, 2, 3}, []uint64{h.Done, h.Dead, h.Cancelled})
 	f.Equal(1, f.purge(l.Key))
@@ -252,7 +252,7 @@ func planLostOccurrence(f *fixture) {
 	c := newClaim(1)
 	c.MaxAttempts = 1
 	claimed, _ := f.claimWith(0, c)
-	f.Equal(1, claimed.Buried)
+	f.Equal(1, claimed.DeadLettered)
 	h := f.history("report")
 	f.Equal([]uint64{0, 1, 1}, []uint64{h.Done, h.Dead, h.Cancelled})
 	for _, n := range h.Last {

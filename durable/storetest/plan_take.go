@@ -60,7 +60,7 @@ func takeLeases(f *fixture) {
 
 	f.ended(leases[0], store.Done)
 	f.ended(leases[1], store.Retry)
-	f.ended(leases[2], store.Bury)
+	f.ended(leases[2], store.DeadLetter)
 	f.absent(p.Entries[0].Key)
 	note := f.history("report").Last[0]
 	f.Equal([]any{store.OutcomeDone, store.Begun(leases[0].Fence), 1}, []any{note.Outcome, note.Begun, note.Attempts})

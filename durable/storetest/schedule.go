@@ -75,7 +75,7 @@ func scheduleReplaces(f *fixture) {
 	l := f.claimOne("a")
 	f.Equal(a.ID, l.ID)
 	f.Equal(1, l.Attempt)
-	f.ended(l, store.Bury)
+	f.ended(l, store.DeadLetter)
 	a = entry("a")
 	f.Equal(store.Receipt{Kind: store.ReplacedDead, Due: 1}, f.put(a))
 	f.fresh(a)
@@ -106,7 +106,7 @@ func scheduleIfAbsent(f *fixture) {
 	attempt()
 	l = f.claimOne("a")
 	f.Equal(2, l.Attempt)
-	f.ended(l, store.Bury)
+	f.ended(l, store.DeadLetter)
 	attempt()
 	f.Equal([]store.RequeueResult{store.Requeued}, f.requeue("a"))
 	l = f.claimOne("a")
@@ -161,7 +161,7 @@ func scheduleMany(f *fixture) {
 	ends := make([]store.End, store.MaxItems)
 	holders := make([]store.Holder, store.MaxItems)
 	for i, l := range leases {
-		ends[i] = store.End{Holder: l.Holder, Kind: store.Bury}
+		ends[i] = store.End{Holder: l.Holder, Kind: store.DeadLetter}
 		holders[i] = l.Holder
 	}
 	extended, _, err := f.Store.Extend(f.ctx, 0, holders, testLease)
@@ -219,7 +219,7 @@ func maxPending(f *fixture) {
 	f.Equal([]store.Receipt{{Kind: store.Created, Due: 1}, {Kind: store.Refused}, {Kind: store.Replaced, Due: 1}}, receipts)
 	// A dead letter does not count, and is refused like a new key.
 	l = f.claimOne("a")
-	f.ended(l, store.Bury) // b, c
+	f.ended(l, store.DeadLetter) // b, c
 	f.Equal(store.Created, f.put(entry("d")).Kind)
 	old := f.get("a")
 	f.Equal(store.Receipt{Kind: store.Refused}, f.put(entry("a")))
@@ -269,7 +269,7 @@ func shardsApart(f *fixture) {
 	}
 	f.Empty(inShard)
 	all := []int{3, 0, 2, 1, 0}
-	horizons, err := f.Store.Look(f.ctx, all)
+	horizons, err := f.Store.Horizons(f.ctx, all)
 	f.NoError(err)
 	for i, n := range all {
 		want := f.look(n)
@@ -305,7 +305,7 @@ func rescheduleMoves(f *fixture) {
 func rescheduleRefuses(f *fixture) {
 	f.putAll("dead", "leased", "succeeded", "cancelled")
 	leases := f.claim(4)
-	f.ended(leases[0], store.Bury)
+	f.ended(leases[0], store.DeadLetter)
 	f.Equal(store.Succeeds, f.put(entry("succeeded")).Kind)
 	f.Equal([]store.CancelResult{store.Running}, f.cancel("cancelled"))
 	var moves []store.Move

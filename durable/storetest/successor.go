@@ -39,7 +39,7 @@ func (f *fixture) endBy(l store.Lease, way store.EndKind) {
 	c.MaxAttempts = 1 // without the cancel and the successor it would become a dead letter
 	claimed, _ := f.claimWith(0, c)
 	f.Empty(claimed.Leases, "D8: it is leased again")
-	f.Zero(claimed.Buried)
+	f.Zero(claimed.DeadLettered)
 }
 
 // allWays are ways, and an expired lease if time can be moved.

@@ -53,7 +53,7 @@ func (f *fixture) lives(e store.Entry, same func(store.Record)) {
 	l := claim(2)
 	r, _ := f.extend(l.Holder, 2*testLease)
 	f.Equal(store.Extended, r)
-	f.ended(l, store.Bury)
+	f.ended(l, store.DeadLetter)
 	same(f.get(e.Key))
 	f.Equal(e.Key, f.list(n, store.Dead, 1)[0].Key)
 	f.Equal([]store.RequeueResult{store.Requeued}, f.requeue(e.Key))
@@ -141,7 +141,7 @@ func anyError(f *fixture) {
 		f.Equal(utf8.ValidString(text), utf8.ValidString(kept))
 		l = f.claimOne("a")
 		f.Equal(kept, l.LastError)
-		f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Bury, Error: "!" + text}))
+		f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.DeadLetter, Error: "!" + text}))
 		f.Equal(store.CutError("!"+text), f.get("a").LastError)
 		f.Equal([]store.RequeueResult{store.Requeued}, f.requeue("a"))
 	}

@@ -90,13 +90,13 @@ func neverEarlyByLess(f *fixture) {
 			f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: kind, Delay: d}))
 			l = leased(kind.String(), d, asked)
 		}
-		f.ended(l, store.GiveBack)
+		f.ended(l, store.Release)
 		asked = time.Now()
 		f.Equal([]store.MoveResult{store.Moved}, f.reschedule(store.Move{Key: "a", After: d}))
 		l = leased("rescheduled", d, asked)
 		if f.Advance != nil {
 			// D8: nor does a lease end early.
-			f.ended(l, store.GiveBack)
+			f.ended(l, store.Release)
 			c := newClaim(1)
 			c.Lease = store.MinLease
 			asked = time.Now()
@@ -216,7 +216,7 @@ func clockBack(f *fixture) {
 	f.advance(-time.Hour)
 	l := f.claimOne("b")
 	f.Greater(l.Fence, first.Fence, "D5: a fence is not higher than the last")
-	f.ended(first, store.GiveBack)
+	f.ended(first, store.Release)
 	f.Greater(f.claimOne("a").Fence, l.Fence)
 	f.advance(time.Hour)
 	f.Equal([]string{"a", "b"}, keysOf(f.claim(10)), "D2: early")

@@ -46,7 +46,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 		fs.PrintDefaults()
 	}
 	fs.StringVar(&c.Listen, "listen", "127.0.0.1:7717", "`host:port` of the API; other than loopback needs a token")
-	fs.StringVar(&c.Page, "http", "", "`host:port`, of loopback, of a live page with the figures, and /metrics for Prometheus; default: none")
+	fs.StringVar(&c.Page, "http", "", "`host:port`, of loopback, of a live page with the metrics, and /metrics for Prometheus; default: none")
 	fs.StringVar(&c.Console, "console", "on", "the console at /console/ of -listen: on, read-only or off")
 	fs.StringVar(&c.Store, "store", "pebble:timerd.db", "`store`: pebble:DIR, redis://host:port/db, rediss://…, redis+cluster://host:port?addr=host:port;\nwith -tour: pebble, redis or cluster")
 	fs.StringVar(&c.Namespace, "namespace", "limbo", "Redis: the prefix of all keys")

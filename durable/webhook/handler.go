@@ -27,7 +27,7 @@ type Handler struct {
 	transport    *http.Transport
 	writeTimeout time.Duration // of each write to a connection; tests change it
 
-	calls, done, retried, discarded, putOff atomic.Uint64
+	calls, done, retried, discarded, postponed atomic.Uint64
 }
 
 // Stats are a handler's counts since it was made.
@@ -36,7 +36,7 @@ type Stats struct {
 	Done      uint64 // calls answered with 2xx
 	Retried   uint64 // to be tried again
 	Discarded uint64 // final failures, including bodies that are not a Call
-	PutOff    uint64 // calls postponed because of a busy host; no request was sent
+	Postponed uint64 // calls postponed because of a busy host; no request was sent
 	Hosts     int    // hosts with running calls, now
 }
 
@@ -120,7 +120,7 @@ func (h *Handler) Close() { h.transport.CloseIdleConnections() }
 func (h *Handler) Stats() Stats {
 	return Stats{
 		Calls: h.calls.Load(), Done: h.done.Load(), Retried: h.retried.Load(),
-		Discarded: h.discarded.Load(), PutOff: h.putOff.Load(), Hosts: h.hosts.len(),
+		Discarded: h.discarded.Load(), Postponed: h.postponed.Load(), Hosts: h.hosts.len(),
 	}
 }
 
@@ -138,13 +138,13 @@ func (h *Handler) Handle(ctx context.Context, f durable.Fired) error {
 	}
 	u, _ := parseURL(call.URL) // Decode has checked it
 	host := hostOf(u)
-	putOff, err := h.hosts.enter(ctx, host)
+	postponed, err := h.hosts.enter(ctx, host)
 	if err != nil {
 		return err
 	}
-	if putOff > 0 {
-		h.putOff.Add(1)
-		return durable.Snooze(putOff)
+	if postponed > 0 {
+		h.postponed.Add(1)
+		return durable.Snooze(postponed)
 	}
 	began := time.Now()
 	defer func() { h.hosts.leave(host, time.Since(began)) }()

@@ -371,7 +371,7 @@ func TestSlowHost(t *testing.T) {
 			}
 		})
 		var wg sync.WaitGroup
-		var timedOut, putOff atomic.Int32
+		var timedOut, postponed atomic.Int32
 		for range 10 {
 			wg.Go(func() {
 				err := h.Handle(t.Context(), fired(t, Call{URL: "http://slow"}))
@@ -379,12 +379,12 @@ func TestSlowHost(t *testing.T) {
 					timedOut.Add(1)
 				} else {
 					require.IsType(t, durable.Snooze(0), err)
-					putOff.Add(1)
+					postponed.Add(1)
 				}
 			})
 		}
 		synctest.Wait()
-		require.EqualValues(t, 6, putOff.Load()) // 2 have a slot, 2 wait for one
+		require.EqualValues(t, 6, postponed.Load()) // 2 have a slot, 2 wait for one
 		began := time.Now()
 		for range 10 {
 			require.NoError(t, h.Handle(t.Context(), fired(t, Call{URL: "http://quick"})))
@@ -392,8 +392,8 @@ func TestSlowHost(t *testing.T) {
 		require.Zero(t, time.Since(began))
 		wg.Wait()
 		require.EqualValues(t, 2, timedOut.Load())
-		require.EqualValues(t, 8, putOff.Load())
-		require.Equal(t, Stats{Calls: 12, Done: 10, Retried: 2, PutOff: 8}, h.Stats())
+		require.EqualValues(t, 8, postponed.Load())
+		require.Equal(t, Stats{Calls: 12, Done: 10, Retried: 2, Postponed: 8}, h.Stats())
 	})
 }
 
@@ -456,7 +456,7 @@ func TestSpellingsShareALimit(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-ends, context.Canceled)
 		ended()
-		require.Equal(t, Stats{Calls: 1, Retried: 1, PutOff: 4}, h.Stats())
+		require.Equal(t, Stats{Calls: 1, Retried: 1, Postponed: 4}, h.Stats())
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// minSnooze is the shortest time for which a call is postponed.
+// minSnooze is the shortest time for which a call is postponed, so that it does not return at once.
 const minSnooze = 50 * time.Millisecond
 
 // hosts bounds the concurrent calls to each host.
@@ -25,14 +25,14 @@ type hosts struct {
 type host struct {
 	calls   int
 	waiting []chan struct{} // closed when the slot is transferred; in order of arrival
-	mean    time.Duration   // moving average of the calls' durations
+	mean    time.Duration   // of the calls' durations, the last ones weighing most
 	free    time.Time       // when all postponed calls should have had their slots
 }
 
 // enter acquires a slot for a call. If there is none, it returns the time until the call should be
 // tried again, which is above zero; otherwise the caller must call leave. The error is ctx's
 // cause.
-func (hs *hosts) enter(ctx context.Context, name string) (putOff time.Duration, err error) {
+func (hs *hosts) enter(ctx context.Context, name string) (postponed time.Duration, err error) {
 	hs.mu.Lock()
 	h := hs.m[name]
 	if h == nil {
@@ -46,7 +46,7 @@ func (hs *hosts) enter(ctx context.Context, name string) (putOff time.Duration, 
 	}
 	if hs.wait == 0 || len(h.waiting) >= hs.perHost {
 		defer hs.mu.Unlock()
-		return hs.putOffLocked(h), nil
+		return hs.postponeLocked(h), nil
 	}
 	place := make(chan struct{})
 	h.waiting = append(h.waiting, place)
@@ -75,12 +75,12 @@ func (hs *hosts) enter(ctx context.Context, name string) (putOff time.Duration, 
 	if err != nil {
 		return 0, err
 	}
-	return hs.putOffLocked(h), nil
+	return hs.postponeLocked(h), nil
 }
 
-// putOffLocked assigns the times at which slots should become free, one after another, so that
+// postponeLocked assigns the times at which slots should become free, one after another, so that
 // postponed calls do not return all at once.
-func (hs *hosts) putOffLocked(h *host) time.Duration {
+func (hs *hosts) postponeLocked(h *host) time.Duration {
 	now := time.Now()
 	mean := max(h.mean, time.Millisecond)
 	if h.free.Before(now) {

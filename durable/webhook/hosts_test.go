@@ -94,7 +94,7 @@ func TestPlaceAtTheEndOfTheWait(t *testing.T) {
 
 // Postponed calls return one after another, at the pace at which the host answers, and no later
 // than the bound.
-func TestPutOffSpreads(t *testing.T) {
+func TestPostponeSpreads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hs := newHosts(2, 0, 10*time.Second)
 		for range 2 {
@@ -132,7 +132,7 @@ func TestMeanFollowsCalls(t *testing.T) {
 }
 
 // A quick host does not make postponed calls return at once.
-func TestPutOffHasALeastTime(t *testing.T) {
+func TestPostponeHasALeastTime(t *testing.T) {
 	hs := newHosts(1, 0, time.Minute)
 	_, _ = hs.enter(t.Context(), "a")
 	d, _ := hs.enter(t.Context(), "a")

@@ -12,9 +12,9 @@ type Options struct {
 	// Secret is the key with which each request is signed; see Sign. Default: requests are not
 	// signed. If set, at least 16 bytes.
 	Secret []byte
-	// Timeout bounds calls without a timeout, from connecting to the end of the reply. Default 10
-	// s, 1 ms to MaxTimeout. It does not depend on the worker's lease, which is extended during
-	// the call.
+	// Timeout bounds a call without a timeout of its own, from connecting to the end of the reply.
+	// Default 10 s, 1 ms to MaxTimeout. It does not depend on the worker's lease, which is
+	// extended during the call.
 	Timeout time.Duration
 	// Allow lists addresses that may be called although they are not public, such as 10.1.0.0/16.
 	// Default: none.

@@ -38,9 +38,9 @@ func digest(secret []byte, t, id string, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// Verify is for receivers: it returns an ErrSignature unless header holds a signature of the body
-// by the secret, made at most tolerance before or after now. A request that an attacker replays
-// passes within tolerance: detect it by its Idempotency-Key, which is signed too.
+// Verify is for receivers: it returns an error that is ErrSignature unless header holds a signature
+// of the body by the secret, made at most tolerance before or after now. A request that an
+// attacker replays passes within tolerance: detect it by its Idempotency-Key, which is signed too.
 func Verify(secret []byte, header http.Header, body []byte, now time.Time, tolerance time.Duration) error {
 	t, sum, ok := strings.Cut(strings.TrimPrefix(header.Get(HeaderSignature), "t="), ",v1=")
 	seconds, err := strconv.ParseInt(t, 10, 64)

@@ -102,7 +102,7 @@ func (s *server) handle(id uint64, c net.Conn) {
 // shutdown drops all connections and waits for the handlers.
 func (s *server) shutdown(ctx context.Context) error {
 	err := s.listener.Close()
-	entries, shut := s.deadline.Shutdown(ctx, timingwheel.HandBack)
+	entries, shut := s.deadline.Shutdown(ctx, timingwheel.Return)
 	for _, e := range entries {
 		_ = e.Value.Value.Close()
 	}

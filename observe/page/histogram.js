@@ -43,8 +43,8 @@ export function quantile(counted, q) {
 
 // histogram shows a metric with one histogram, or one for each value of a label. toggle changes
 // the period.
-export function histogram(figure, toggle) {
-  const name = words(figure.replace(/_seconds$/, ""))
+export function histogram(metric, toggle) {
+  const name = words(metric.replace(/_seconds$/, ""))
   const heading = name === "waited" ? "Time waited" : name === "late" ? "Lateness" : name[0].toUpperCase() + name.slice(1)
   const choice = h("button", { type: "button", click: toggle })
   const bars = svg("g")

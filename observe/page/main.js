@@ -39,15 +39,15 @@ function keep(snapshot) {
       record.marks = []
     }
     const counters = {}
-    for (const [name, value] of Object.entries(source.figures)) {
+    for (const [name, value] of Object.entries(source.metrics)) {
       if (typeof value === "number" && name.endsWith("_total")) counters[name] = value
     }
-    const point = { t, counters, ended: isGroup(source.figures.ended_total) ? source.figures.ended_total : {}, refused: sum(source.figures.refused_total) }
+    const point = { t, counters, ended: isGroup(source.metrics.ended_total) ? source.metrics.ended_total : {}, refused: sum(source.metrics.refused_total) }
     if (last && (sum(point.ended) < sum(last.ended) || point.refused < last.refused)) record.marks = [] // another process
     record.points.push(point)
     keepWindow(record.points)
     const mark = record.marks[record.marks.length - 1]
-    if (!mark || t - mark.t >= 10) record.marks.push({ t, figures: source.figures })
+    if (!mark || t - mark.t >= 10) record.marks.push({ t, metrics: source.metrics })
     keepWindow(record.marks)
   }
   for (const id of records.keys()) if (!there.has(id)) records.delete(id)
@@ -90,7 +90,7 @@ function show() {
       pane.update(source, shown.records.get(id), wheelOf(source, sources), whole)
       if (shown.lists.has(id)) pane.lists(shown.lists.get(id))
     } else if (pane?.id === id) {
-      pane.showGone("This source was removed. These are its last figures.")
+      pane.showGone("This source was removed. These are its last metrics.")
     } else {
       pane = null
       const parts = partsOf(id)

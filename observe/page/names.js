@@ -16,7 +16,7 @@ const tones = {
   completed: "good", ready: "good", ended: "good",
   expired: "slow", failed: "bad", refused: "bad", invalid: "bad", limited: "bad",
   cancelled: "calm", stopped: "calm", hung_up: "calm",
-  closed: "odd", discarded: "odd", handed_back: "odd",
+  closed: "odd", discarded: "odd", returned: "odd",
 }
 
 // inOrder sorts outcomes in the order above, and time waited before lateness; unknown names

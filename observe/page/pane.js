@@ -18,21 +18,21 @@ const mainFigure = { purgatory: "operations", calls: "waiting", polls: "waiting"
 
 export function mainNumber(source) {
   const name = Object.hasOwn(mainFigure, source.kind) ? mainFigure[source.kind] : source.main
-  const value = name && Object.hasOwn(source.figures, name) ? source.figures[name] : null
+  const value = name && Object.hasOwn(source.metrics, name) ? source.metrics[name] : null
   return typeof value === "number" ? figureText(name, value) : "–"
 }
 
 // trouble describes a source's problem for the list; empty if none is known.
 export function trouble(source, points) {
   if (source.problem) return "problem"
-  if (source.figures.overdue_seconds >= 1) return "overdue " + seconds(source.figures.overdue_seconds)
+  if (source.metrics.overdue_seconds >= 1) return "overdue " + seconds(source.metrics.overdue_seconds)
   const last = points[points.length - 1], first = points.find(p => p.t >= last.t - 60)
   return last && last.refused > first.refused ? "refusing" : ""
 }
 
 // tiles returns the numbers at the top, as [label, text, whether it is bad].
 function tiles(source, points, wheel) {
-  const f = source.figures
+  const f = source.metrics
   const rate = name => perSecond(recentRate(points, p => p.counters[name]))
   const refused = ["refused", number(sum(f.refused_total)), trouble(source, points) === "refusing"]
   switch (source.kind) {
@@ -47,14 +47,14 @@ function tiles(source, points, wheel) {
         ["scheduled", rate("scheduled_total")], ["cascaded", rate("cascaded_total")], ["wake-ups", rate("wakeups_total")],
         ["memory", bytes(f.memory_bytes)], refused]
     default:
-      return Object.entries(f).filter(([name, value]) => typeof value === "number" && (name !== "invalid_figures" || value > 0)).map(([name, value]) =>
+      return Object.entries(f).filter(([name, value]) => typeof value === "number" && (name !== "invalid_metrics" || value > 0)).map(([name, value]) =>
         name.endsWith("_total") ? [words(name.slice(0, -6)), number(value)] : [words(name.replace(/_(seconds|bytes)$/, "")), figureText(name, value)])
   }
 }
 
 function wheelTiles(wheel) {
   if (!wheel) return []
-  const f = wheel.figures
+  const f = wheel.metrics
   return [["next due", nextDue(wheel.levels ?? [], f)], ["ready backlog", number(f.ready), f.ready > 1000],
     ["oldest overdue", seconds(f.overdue_seconds), f.overdue_seconds >= 1]]
 }
@@ -71,7 +71,7 @@ function plainRows(source, points) {
     const counter = label === "" && name.endsWith("_total")
     rows.push([words(name), label, figureText(name, value), counter ? perSecond(recentRate(points, p => p.counters[name])) : ""])
   }
-  for (const [name, value] of Object.entries(source.figures)) {
+  for (const [name, value] of Object.entries(source.metrics)) {
     if (isGroup(value)) for (const [label, one] of Object.entries(value)) add(name, words(label), one)
     else add(name, "", value)
   }
@@ -101,9 +101,9 @@ export function makePane(id, source, search, toggle) {
   const columns = [h("div"), h("div")]
   const pictures = h("div", { class: "pictures" }, ...columns)
   const rest = h("div")
-  const plain = scrollTable("All figures", "Figure", "Which", "Value", "Rate, or quantiles")
+  const plain = scrollTable("All metrics", "Metric", "Which", "Value", "Rate, or quantiles")
   const custom = !Object.hasOwn(mainFigure, source.kind) || source.kind === "queue" || source.kind === "scheduler" || source.kind === "polls"
-  const all = h("details", { class: "panel", open: custom }, h("summary", {}, "All figures"), plain.box)
+  const all = h("details", { class: "panel", open: custom }, h("summary", {}, "All metrics"), plain.box)
   const root = h("article", { "data-id": id }, title, gone, problem, numbers, pictures, rest, all)
 
   let wheel = null, chart = null, names = "", lists = null
@@ -138,7 +138,7 @@ export function makePane(id, source, search, toggle) {
       }
       wheel.update(wheelSource)
     }
-    const ended = source.figures.ended_total
+    const ended = source.metrics.ended_total
     if (isGroup(ended)) {
       if (!chart || names !== Object.keys(ended).join("\n")) {
         const made = endedChart()
@@ -151,14 +151,14 @@ export function makePane(id, source, search, toggle) {
     }
     const mark = record.marks[0]
     const span = "in the last " + seconds(Math.max(Math.round(points[points.length - 1].t - (mark?.t ?? 0)), 1))
-    for (const name of inOrder(Object.keys(source.figures))) {
-      const value = source.figures[name]
+    for (const name of inOrder(Object.keys(source.metrics))) {
+      const value = source.metrics[name]
       if (!isHistogram(value) && !(isGroup(value) && Object.values(value).some(isHistogram))) continue
       if (!histograms.has(name)) {
         histograms.set(name, histogram(name, toggle))
         place(histograms.get(name).root)
       }
-      histograms.get(name).update(value, sinceStart ? undefined : mark?.figures[name], sinceStart ? "since the start" : span)
+      histograms.get(name).update(value, sinceStart ? undefined : mark?.metrics[name], sinceStart ? "since the start" : span)
     }
     if (source.lists && !lists) {
       lists = makeLists(source, search)

@@ -32,8 +32,8 @@ function ahead(level) {
 }
 
 // nextDue is the time within which the first timer falls due: the end of its bucket.
-export function nextDue(levels, figures) {
-  if (figures.ready > 0 || figures.overdue_seconds > 0) return "now"
+export function nextDue(levels, metrics) {
+  if (metrics.ready > 0 || metrics.overdue_seconds > 0) return "now"
   const ends = levels.map(level => {
     const first = ahead(level).findIndex(n => n > 0)
     return first < 0 ? Infinity : (first + 1) * level.span_seconds
@@ -97,7 +97,7 @@ export function wheelPicture(title) {
   }
 
   function update(source) {
-    const levels = source.levels ?? [], figures = source.figures
+    const levels = source.levels ?? [], metrics = source.metrics
     if (drawn.length !== levels.length || !hand.firstChild) outline(levels.length)
     const fullest = Math.max(0, ...levels.flatMap(level => level.buckets))
     const top = niceTop(Math.max(fullest, 10))
@@ -114,17 +114,17 @@ export function wheelPicture(title) {
       setAttribute(drawn[i].present, "d", present)
       setText(drawn[i].label, seconds(level.span_seconds * n))
     })
-    setText(total, short(figures.timers ?? 0))
-    setText(unit, figures.timers === 1 ? "timer" : "timers")
+    setText(total, short(metrics.timers ?? 0))
+    setText(unit, metrics.timers === 1 ? "timer" : "timers")
     setText(scale, `The present is at the top, the future clockwise; a bucket drawn full holds ${number(top)} timers, on a logarithmic scale.` +
       (levels.length > 1 ? " Timers fall to the ring within as their time comes nearer." : ""))
     keepRows(levelsTable.body, levels.map((level, i) => [String(i), seconds(level.span_seconds),
       seconds(level.span_seconds * level.buckets.length), number(level.pending)]))
-    setAttribute(picture, "aria-label", `Timing wheel: ${plural(figures.timers ?? 0, "timer", "timers")}, next due ${nextDue(levels, figures).replace("≤", "within")}, ` +
-      `${number(figures.ready ?? 0)} ready. ` + levels.map((level, i) =>
+    setAttribute(picture, "aria-label", `Timing wheel: ${plural(metrics.timers ?? 0, "timer", "timers")}, next due ${nextDue(levels, metrics).replace("≤", "within")}, ` +
+      `${number(metrics.ready ?? 0)} ready. ` + levels.map((level, i) =>
       `Level ${i}, ${seconds(level.span_seconds * level.buckets.length)} round: ${plural(level.pending, "timer", "timers")}`).join(". "))
-    if (cascaded !== undefined) fall((figures.cascaded_total ?? 0) - cascaded)
-    cascaded = figures.cascaded_total ?? 0
+    if (cascaded !== undefined) fall((metrics.cascaded_total ?? 0) - cascaded)
+    cascaded = metrics.cascaded_total ?? 0
     pending = levels.map(level => level.pending)
   }
   return { root, update }

@@ -137,7 +137,7 @@ func TestDeadline(t *testing.T) {
 
 // A ttl of zero or less changes nothing, also if the key is due and waits for a worker: it
 // keeps its position.
-func TestTouchOfWhatIsDue(t *testing.T) {
+func TestTouchOfDueTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
 		goOn := make(chan struct{})

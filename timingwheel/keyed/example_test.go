@@ -201,7 +201,7 @@ func ExampleTable_Shutdown() {
 	table := newTable()
 	_ = table.Set("later", 2, 2*time.Hour)
 	_ = table.Set("sooner", 1, time.Hour)
-	left, err := table.Shutdown(context.Background(), timingwheel.HandBack)
+	left, err := table.Shutdown(context.Background(), timingwheel.Return)
 	for _, d := range left {
 		fmt.Println(d.Value.Key, d.Value.Value, time.Until(d.Deadline).Round(time.Minute))
 	}

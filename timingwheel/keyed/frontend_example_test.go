@@ -101,7 +101,7 @@ func Example_frontEnd() {
 	fmt.Println(leases.Release("printer", "cyd"))
 	fmt.Println(leases.Acquire("printer", "dan", time.Hour))
 
-	left, err := leases.wheel.Shutdown(context.Background(), timingwheel.HandBack)
+	left, err := leases.wheel.Shutdown(context.Background(), timingwheel.Return)
 	for _, d := range left {
 		fmt.Println("left:", d.Value.resource, d.Value.holder)
 	}

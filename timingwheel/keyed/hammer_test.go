@@ -63,8 +63,8 @@ func TestRemoveHammer(t *testing.T) {
 }
 
 // Each value ends exactly once (T3), whatever is called concurrently: it expires, is removed,
-// drained or returned; or is replaced, which Set does not report. The wheel counts
-// replacements: a Set that replaces a value schedules nothing.
+// drained or returned; or is replaced, which Set does not report. Replacements are counted
+// through the wheel: a Set that replaces a value schedules nothing.
 func TestHammer(t *testing.T) {
 	t.Parallel()
 	const keys, goroutines = 400, 8 // in 4 parts, of which the segments split and merge
@@ -173,7 +173,7 @@ func TestHammer(t *testing.T) {
 	}
 	done.Wait()
 	// No verify here, because keys are still expiring.
-	back, err := table.Shutdown(context.Background(), timingwheel.HandBack)
+	back, err := table.Shutdown(context.Background(), timingwheel.Return)
 	require.NoError(t, err)
 	for _, d := range back {
 		end(d.Value.Value, "handed back")
@@ -181,8 +181,8 @@ func TestHammer(t *testing.T) {
 	st := table.Stats()
 	require.Equal(t, uint64(expired.Load()), st.Expired)
 	require.Equal(t, uint64(removed.Load()+drained.Load()), st.Stopped)
-	require.Equal(t, uint64(len(back)), st.HandedBack)
-	require.Equal(t, st.Scheduled, st.Expired+st.Stopped+st.HandedBack)
+	require.Equal(t, uint64(len(back)), st.Returned)
+	require.Equal(t, st.Scheduled, st.Expired+st.Stopped+st.Returned)
 	replaced := sets.Load() - int64(st.Scheduled)
 	ended := 0
 	for i := range min(int(ids.Load()), len(ends)) {

@@ -155,7 +155,7 @@ func TestValuesAreCollected(t *testing.T) {
 		"replaced":    func(table *Table[*big, *big], key *big) { _ = table.Set(key, nil, time.Hour) },
 		"drained":     func(table *Table[*big, *big], _ *big) { table.Drain(func(*big, *big) {}) },
 		"discarded":   func(table *Table[*big, *big], _ *big) { _, _ = table.Close(timingwheel.Discard) },
-		"handed back": func(table *Table[*big, *big], _ *big) { _, _ = table.Close(timingwheel.HandBack) },
+		"handed back": func(table *Table[*big, *big], _ *big) { _, _ = table.Close(timingwheel.Return) },
 	}
 	for _, name := range slices.Sorted(maps.Keys(ends)) {
 		t.Run(name, func(t *testing.T) {

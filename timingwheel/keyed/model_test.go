@@ -284,7 +284,7 @@ func model(t *testing.T, ops []byte) {
 		time.Sleep(dues[len(dues)/2] - time.Since(born))
 		compare()
 	}
-	back, err := table.Shutdown(t.Context(), timingwheel.HandBack)
+	back, err := table.Shutdown(t.Context(), timingwheel.Return)
 	require.NoError(t, err)
 	require.True(t, slices.IsSortedFunc(back, func(a, b timingwheel.Due[Entry[uint16, int]]) int {
 		return a.Deadline.Compare(b.Deadline)

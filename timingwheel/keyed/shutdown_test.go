@@ -16,7 +16,7 @@ import (
 
 type due = timingwheel.Due[Entry[string, int]]
 
-// back returns the entry that HandBack returns for a key with that deadline after New.
+// back returns the entry that Return returns for a key with that deadline after New.
 func (f *fixture) back(key string, value int, deadline time.Duration) due {
 	return due{Value: Entry[string, int]{key, value}, Deadline: f.born.Add(deadline)}
 }
@@ -29,7 +29,7 @@ func TestShutdown(t *testing.T) {
 		ends   []expiry
 	}{
 		{timingwheel.Discard, false, nil},
-		{timingwheel.HandBack, true, nil},
+		{timingwheel.Return, true, nil},
 		{timingwheel.RunNow, false, []expiry{{"c", 3, milli}, {"a", 11, milli}, {"b", 2, milli}}},
 		{timingwheel.Await, false, []expiry{{"c", 3, 10 * milli}, {"a", 11, 20 * milli}, {"b", 2, 30 * milli}}},
 	} {
@@ -80,9 +80,9 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// Discard and HandBack release the memory of the keys at once (T18).
+// Discard and Return release the memory of the keys at once (T18).
 func TestCloseDropsKeys(t *testing.T) {
-	for _, policy := range []timingwheel.Policy{timingwheel.Discard, timingwheel.HandBack} {
+	for _, policy := range []timingwheel.Policy{timingwheel.Discard, timingwheel.Return} {
 		f := start(t, timingwheel.Options{})
 		for i := range 10_000 {
 			f.set(fmt.Sprint(i), i, time.Hour)
@@ -100,7 +100,7 @@ func TestShutdownBadArguments(t *testing.T) {
 		f.set("a", 1, 10*milli)
 		require.PanicsWithValue(t, "keyed: the context is nil", func() { _, _ = f.Shutdown(nil, timingwheel.Await) })
 		_, err := f.Shutdown(t.Context(), 4)
-		require.EqualError(t, err, "keyed: the policy is Policy(4), must be Discard, HandBack, RunNow or Await")
+		require.EqualError(t, err, "keyed: the policy is Policy(4), must be Discard, Return, RunNow or Await")
 		_, err = f.Close(255)
 		require.ErrorContains(t, err, "Policy(255)")
 		f.holds("a", 1)
@@ -151,18 +151,18 @@ func TestShutdownStricter(t *testing.T) {
 		_, err := f.Close(timingwheel.Await)
 		require.NoError(t, err)
 		require.Equal(t, []expiry{{"b", 2, time.Minute}}, f.pass(time.Minute))
-		back, err := f.Shutdown(t.Context(), timingwheel.HandBack)
+		back, err := f.Shutdown(t.Context(), timingwheel.Return)
 		require.NoError(t, err)
 		require.Equal(t, []due{f.back("a", 1, time.Hour)}, back)
-		back, err = f.Shutdown(t.Context(), timingwheel.HandBack)
+		back, err = f.Shutdown(t.Context(), timingwheel.Return)
 		require.NoError(t, err)
 		require.Empty(t, back)
 	})
 }
 
-// Shutdown returns the keys that HandBack removed even if the context ends while an expiry
+// Shutdown returns the keys that Return removed even if the context ends while an expiry
 // function still runs.
-func TestShutdownHandsBackBesideAnError(t *testing.T) {
+func TestShutdownReturnsTimersWithAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
 		f := start(t, timingwheel.Options{}, func(*fixture, string, int) { <-hold })
@@ -171,11 +171,11 @@ func TestShutdownHandsBackBesideAnError(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		back, err := f.Shutdown(ctx, timingwheel.HandBack)
+		back, err := f.Shutdown(ctx, timingwheel.Return)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, []due{f.back("a", 2, time.Hour)}, back)
 		close(hold)
-		back, err = f.Shutdown(t.Context(), timingwheel.HandBack)
+		back, err = f.Shutdown(t.Context(), timingwheel.Return)
 		require.NoError(t, err)
 		require.Empty(t, back)
 	})
@@ -186,7 +186,7 @@ func TestCloseFromExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := make(chan due, 20)
 		f := start(t, timingwheel.Options{Workers: 2}, func(f *fixture, _ string, _ int) {
-			back, err := f.Close(timingwheel.HandBack)
+			back, err := f.Close(timingwheel.Return)
 			require.NoError(f.t, err)
 			for _, d := range back {
 				got <- d
@@ -243,7 +243,7 @@ func TestCloseHammer(t *testing.T) {
 			ended <- accepted
 		}()
 		<-begun
-		back, err := table.Close(timingwheel.HandBack)
+		back, err := table.Close(timingwheel.Return)
 		require.NoError(t, err)
 		require.Len(t, back, <-ended+1)
 		_, err = table.Shutdown(context.Background(), timingwheel.Await)

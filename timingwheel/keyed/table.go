@@ -194,7 +194,7 @@ func (t *Table[K, V]) Get(key K) (value V, ok bool) {
 
 // Deadline returns the time from which key may expire, rounded up to the tick, with a monotonic
 // reading, and whether key is in the table. If key was set to expire at once, the time is the
-// start of that tick. Constant time.
+// start of the tick in which it was set. Constant time.
 func (t *Table[K, V]) Deadline(key K) (deadline time.Time, ok bool) {
 	timer, ok := t.timer(key)
 	if !ok {

@@ -259,11 +259,11 @@ func checkBound(t *testing.T, seed uint64) {
 		st := r.verify()
 		require.Zero(t, st.Pending)
 		held := len(calls) + len(jobs)
-		if policy == timingwheel.HandBack {
+		if policy == timingwheel.Return {
 			require.Len(t, back, held)
-			require.Equal(t, []uint64{uint64(held), 0}, []uint64{st.HandedBack, st.Discarded})
+			require.Equal(t, []uint64{uint64(held), 0}, []uint64{st.Returned, st.Discarded})
 		} else {
-			require.Equal(t, []uint64{0, uint64(held)}, []uint64{st.HandedBack, st.Discarded})
+			require.Equal(t, []uint64{0, uint64(held)}, []uint64{st.Returned, st.Discarded})
 		}
 	})
 }

@@ -257,7 +257,7 @@ func ExampleScheduler_Shutdown() {
 		_, _ = s.AfterFunc(time.Duration(3-i)*time.Hour, func() { fmt.Println("function", i) })
 	}
 	_, _ = s.Every(150*time.Minute, func() { fmt.Println("job") }, scheduler.JobOptions{})
-	left, err := s.Shutdown(context.Background(), timingwheel.HandBack)
+	left, err := s.Shutdown(context.Background(), timingwheel.Return)
 	for _, p := range left { // in order of time
 		p.Func()
 	}

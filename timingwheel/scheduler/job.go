@@ -44,7 +44,7 @@ type Job struct {
 	timer     timingwheel.Timer // of the next run, while waiting
 	due       time.Time         // the planned time of the next run, or of the one in progress
 	at        time.Time         // due and its jitter
-	fires     time.Time         // at by the monotonic clock when the timer was set; if wall
+	fires     time.Time         // at by the monotonic clock, as of when the timer was set; if wall
 	last      time.Time         // the planned time of the run before; zero: none yet
 	plannedAt time.Time         // the job's clock when due was calculated
 	began     time.Time         // the job's clock when the last run began
@@ -244,7 +244,7 @@ const (
 	endedByItself ending = iota
 	endedByStop
 	endedByDiscard
-	endedByHandBack
+	endedByReturn
 )
 
 // endLocked ends the job, for good, and frees its slot. The caller unlocks by unlockAndReport,

@@ -161,7 +161,7 @@ func TestAt(t *testing.T) {
 func TestAtStripsMonotonic(t *testing.T) {
 	r := newRig(t, Options{})
 	at := time.Now().Add(time.Hour)
-	require.NotEqual(t, at, at.Round(0)) // including the monotonic reading
+	require.NotEqual(t, at, at.Round(0)) // they differ in the monotonic reading
 	j := r.job(r.At(at, r.note, JobOptions{}))
 	require.Equal(t, at.Round(0), j.Next())
 	k := r.on(by(func(t time.Time) time.Time {
@@ -387,7 +387,7 @@ func TestOnEnd(t *testing.T) {
 			_, err = r.Close(timingwheel.Discard)
 			require.NoError(t, err)
 		}}))
-		back, err := r.Close(timingwheel.HandBack)
+		back, err := r.Close(timingwheel.Return)
 		require.NoError(t, err)
 		require.Len(t, back, 1)
 		require.Equal(t, 2, told)

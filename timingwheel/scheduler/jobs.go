@@ -165,7 +165,7 @@ func (l *jobs) leave(j *Job, how ending) {
 		l.counts.stopped++
 	case endedByDiscard:
 		l.counts.discarded++
-	case endedByHandBack:
+	case endedByReturn:
 		l.counts.handedBack++
 	}
 }

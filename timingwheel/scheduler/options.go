@@ -97,7 +97,7 @@ const (
 	// schedule's first from then on.
 	Skip Missed = iota
 	// Coalesce makes them up by one run, at once: a run that begins late stands for all runs
-	// whose time has passed by then.
+	// whose time has come by then.
 	Coalesce
 	// RunAll makes each of them up, at once, one after the other.
 	RunAll

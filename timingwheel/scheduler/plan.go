@@ -65,7 +65,8 @@ func (p *recurring) after(last, began, now time.Time, jitter time.Duration) (tim
 	if err != nil {
 		return due, err
 	}
-	// Runs planned up to this time are not made up, or the last run has made them up.
+	// Runs up to now are not made up (Skip), or the last run has made up those up to began
+	// (Coalesce).
 	switch at := due.Add(jitter); {
 	case p.missed == Skip && !at.After(now):
 		return p.next(now)

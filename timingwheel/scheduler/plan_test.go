@@ -167,7 +167,7 @@ func TestEndsWhileScheduleIsCalled(t *testing.T) {
 	for i, end := range []func(r *rig, j *Job){
 		func(r *rig, j *Job) { require.True(r.t, j.Stop()) },
 		func(r *rig, j *Job) {
-			back, err := r.Close(timingwheel.HandBack)
+			back, err := r.Close(timingwheel.Return)
 			require.NoError(r.t, err)
 			require.Len(r.t, back, 1)
 			require.Equal(r.t, j, back[0].Job)
@@ -202,7 +202,7 @@ func TestEndsWhileScheduleIsCalled(t *testing.T) {
 }
 
 // A schedule that ends after the clock was set, or returns an invalid time.
-func TestScheduleEndsWhenPlannedAnew(t *testing.T) {
+func TestScheduleEndsWhenReplanned(t *testing.T) {
 	for i, next := range []func(t time.Time) time.Time{
 		func(time.Time) time.Time { return time.Time{} },
 		func(t time.Time) time.Time { return t },

@@ -15,9 +15,9 @@ import (
 // time calls Next, with no lock held, and possibly while the job's function runs; Next may use
 // the job and the scheduler. When the wall clock was set, the scheduler first corrects the jobs
 // that need no call, and then calls the schedules of the others one after the other: a slow
-// Next, or OnEnd, there delays the other jobs. A time that is not after t ends the job with an
-// error; so does a panic, which goes to [Options.OnPanic]. A panic of the first call goes to
-// the caller of OnSchedule.
+// Next, or OnEnd, there delays those of other jobs. A time that is not after t ends the job
+// with an error; so does a panic, which goes to [Options.OnPanic]. A panic of the first call
+// goes to the caller of OnSchedule.
 type Schedule interface {
 	Next(t time.Time) time.Time
 }
@@ -45,7 +45,7 @@ func (s *Scheduler) EveryDelay(delay time.Duration, f func(), o JobOptions) (*Jo
 }
 
 // OnSchedule calls f at the times of a schedule, by the wall clock. If that is set by more than
-// 10 ms, the next run follows within a second. Planned runs that it was set past, or that
+// 10 ms, the next run is replanned within a second. Planned runs that it was set past, or that
 // passed while the machine was suspended, are missed, see [JobOptions.Missed]; when it was set
 // back by a second or more, the repeated times have runs again. For a schedule without any run,
 // OnSchedule returns a job that has ended.

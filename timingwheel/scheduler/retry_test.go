@@ -278,7 +278,7 @@ func TestRetryShutdown(t *testing.T) {
 			require.ErrorIs(t, j.Err(), ErrClosed)
 			require.ErrorIs(t, j.Err(), errTry)
 			require.Equal(t, []error{j.Err()}, e.noted())
-			if policy == timingwheel.HandBack {
+			if policy == timingwheel.Return {
 				require.Len(t, back, 1)
 				require.Equal(t, j, back[0].Job)
 				require.Equal(t, r.born.Add(time.Minute), back[0].Deadline)
@@ -298,7 +298,7 @@ func TestRetryShutdown(t *testing.T) {
 			r.pass(2 * time.Second)
 			back, err := r.Shutdown(t.Context(), policy)
 			require.NoError(t, err)
-			require.Equal(t, policy == timingwheel.HandBack, len(back) == 1)
+			require.Equal(t, policy == timingwheel.Return, len(back) == 1)
 			require.NoError(t, j.Err(), "it succeeded")
 			require.ErrorIs(t, k.Err(), ErrClosed)
 			require.ErrorIs(t, k.Err(), errTry)

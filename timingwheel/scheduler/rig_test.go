@@ -18,7 +18,7 @@ const milli = time.Millisecond
 
 type durations = []time.Duration
 
-var policies = []timingwheel.Policy{timingwheel.Discard, timingwheel.HandBack, timingwheel.RunNow, timingwheel.Await}
+var policies = []timingwheel.Policy{timingwheel.Discard, timingwheel.Return, timingwheel.RunNow, timingwheel.Await}
 
 // rig is a scheduler whose wall clock can be set, with a record of the times of runs.
 type rig struct {
@@ -70,7 +70,7 @@ func newRig(t testing.TB, o Options) *rig {
 func (r *rig) verify() Stats {
 	r.t.Helper()
 	st := r.Stats()
-	require.Equal(r.t, st.Scheduled, uint64(st.Pending)+st.Stopped+st.Ended+st.Discarded+st.HandedBack, "%+v", st)
+	require.Equal(r.t, st.Scheduled, uint64(st.Pending)+st.Stopped+st.Ended+st.Discarded+st.Returned, "%+v", st)
 	require.LessOrEqual(r.t, st.Jobs, st.Pending)
 	return st
 }

@@ -27,25 +27,25 @@ type Pending struct {
 // decides about the pending ones:
 //
 //   - [timingwheel.Discard] drops them,
-//   - [timingwheel.HandBack] returns them, in order of time,
+//   - [timingwheel.Return] returns them, in order of time,
 //   - [timingwheel.RunNow] runs them at once, calls and jobs each in order of time,
 //   - [timingwheel.Await] lets each run at its time, unless it is stopped before.
 //
-// No job has a further run after that: by Discard and HandBack it ends with ErrClosed now, by
+// No job has a further run after that: by Discard and Return it ends with ErrClosed now, by
 // RunNow and Await after its next run; a job whose function is running ends after that run. By
 // Await the scheduler follows the wall clock to the end, unless it is set back within the last
 // second before a run. When no call or job is left and the functions have returned, the
 // scheduler's goroutines end.
 //
 // Close may be called again, for example with a stricter policy to end an Await sooner; each
-// call and job still ends once. It returns the calls and jobs that HandBack removed, and nil
+// call and job still ends once. It returns the calls and jobs that Return removed, and nil
 // otherwise. An unknown policy is an error, and changes nothing.
 //
-// O(n) in calls and jobs, and O(n log n) under HandBack and RunNow.
+// O(n) in calls and jobs, and O(n log n) under Return and RunNow.
 func (s *Scheduler) Close(policy timingwheel.Policy) ([]Pending, error) {
 	s.mustBeMade()
 	if policy > timingwheel.Await {
-		return nil, fmt.Errorf("scheduler: the policy is %v, must be Discard, HandBack, RunNow or Await", policy)
+		return nil, fmt.Errorf("scheduler: the policy is %v, must be Discard, Return, RunNow or Await", policy)
 	}
 	back, ended := s.close(policy)
 	forEach(ended, (*Job).report) // hooks may call Close
@@ -59,7 +59,7 @@ func (s *Scheduler) Close(policy timingwheel.Policy) ([]Pending, error) {
 // When ctx is done first, Shutdown returns its error. Nothing is lost: the shutdown continues
 // with its policy, and another call waits for it again, or ends it sooner with a stricter
 // policy. It may be called any number of times, concurrently or after the end. With an error,
-// Shutdown still returns the calls and jobs that HandBack removed. A nil ctx panics, and
+// Shutdown still returns the calls and jobs that Return removed. A nil ctx panics, and
 // changes nothing.
 func (s *Scheduler) Shutdown(ctx context.Context, policy timingwheel.Policy) ([]Pending, error) {
 	if ctx == nil {
@@ -94,17 +94,17 @@ func (s *Scheduler) close(policy timingwheel.Policy) (back []Pending, ended []*J
 	if w == nil {
 		return back, nil
 	}
-	if policy != timingwheel.Discard && policy != timingwheel.HandBack {
+	if policy != timingwheel.Discard && policy != timingwheel.Return {
 		_, _ = w.Close(policy)
 		return nil, nil
 	}
 	// The wheel returns the waiting jobs, for Discard too: a job that is about to run does so,
 	// and then ends.
 	how := endedByDiscard
-	if policy == timingwheel.HandBack {
-		how = endedByHandBack
+	if policy == timingwheel.Return {
+		how = endedByReturn
 	}
-	jobs, _ := w.Close(timingwheel.HandBack)
+	jobs, _ := w.Close(timingwheel.Return)
 	var waited []Pending
 	for _, due := range jobs {
 		if p, ok := due.Value.take(how); ok {
@@ -112,7 +112,7 @@ func (s *Scheduler) close(policy timingwheel.Policy) (back []Pending, ended []*J
 			waited = append(waited, p)
 		}
 	}
-	if policy == timingwheel.HandBack && len(waited) > 0 {
+	if policy == timingwheel.Return && len(waited) > 0 {
 		back = append(back, waited...)
 		slices.SortStableFunc(back, func(a, b Pending) int { return a.Deadline.Compare(b.Deadline) })
 	}

@@ -20,10 +20,10 @@ func TestShutdown(t *testing.T) {
 		policy timingwheel.Policy
 		ran    []string // and when
 		back   []string // and when
-		stats  []uint64 // Ended, Discarded, HandedBack
+		stats  []uint64 // Ended, Discarded, Returned
 	}{
 		{timingwheel.Discard, nil, nil, []uint64{0, 5, 0}},
-		{timingwheel.HandBack, nil, []string{"after 10ms", "every 20ms", "delay 30ms", "at 40ms", "schedule 1s"}, []uint64{0, 0, 5}},
+		{timingwheel.Return, nil, []string{"after 10ms", "every 20ms", "delay 30ms", "at 40ms", "schedule 1s"}, []uint64{0, 0, 5}},
 		{timingwheel.RunNow, []string{"after 1ms", "at 1ms", "delay 1ms", "every 1ms", "schedule 1ms"}, nil, []uint64{5, 0, 0}},
 		{timingwheel.Await, []string{"after 10ms", "at 40ms", "delay 30ms", "every 20ms", "schedule 1s"}, nil, []uint64{5, 0, 0}},
 	} {
@@ -84,7 +84,7 @@ func TestShutdown(t *testing.T) {
 					require.ElementsMatch(t, jobs, e.jobs)
 					require.Zero(t, r.Len())
 					st := r.verify()
-					require.Equal(t, c.stats, []uint64{st.Ended, st.Discarded, st.HandedBack})
+					require.Equal(t, c.stats, []uint64{st.Ended, st.Discarded, st.Returned})
 
 					_, err = r.AfterFunc(0, r.note)
 					require.ErrorIs(t, err, ErrClosed)
@@ -151,7 +151,7 @@ func TestShutdownBadArguments(t *testing.T) {
 		r := newRig(t, Options{MaxPending: 2})
 		r.at(2*time.Hour, r.note)
 		_, err := r.Shutdown(t.Context(), 4)
-		require.EqualError(t, err, "scheduler: the policy is Policy(4), must be Discard, HandBack, RunNow or Await")
+		require.EqualError(t, err, "scheduler: the policy is Policy(4), must be Discard, Return, RunNow or Await")
 		_, err = r.Close(4)
 		require.ErrorContains(t, err, "Policy(4)")
 		require.PanicsWithValue(t, "scheduler: the context is nil", func() {
@@ -193,14 +193,14 @@ func TestShutdownContextEnds(t *testing.T) {
 		r.pass(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		back, err := r.Shutdown(ctx, timingwheel.HandBack)
+		back, err := r.Shutdown(ctx, timingwheel.Return)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Len(t, back, 2)
 		require.Nil(t, back[0].Job)
 		require.Equal(t, j, back[1].Job)
 		ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		_, err = r.Shutdown(ctx, timingwheel.HandBack)
+		_, err = r.Shutdown(ctx, timingwheel.Return)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Hour+2*time.Second, r.since())
 		_, err = r.Shutdown(t.Context(), timingwheel.Await)
@@ -226,13 +226,13 @@ func TestShutdownInBetween(t *testing.T) {
 			require.Len(t, r.noted(), 1)
 			require.Equal(t, []error{ErrClosed}, e.noted())
 			st := r.verify()
-			require.Equal(t, []uint64{1, 0, 0}, []uint64{st.Ended, st.Discarded, st.HandedBack})
+			require.Equal(t, []uint64{1, 0, 0}, []uint64{st.Ended, st.Discarded, st.Returned})
 		})
 	}
 	r := newRig(t, Options{})
 	j := r.every(time.Hour, r.note, JobOptions{})
 	require.True(t, j.Stop())
-	_, ok := j.take(endedByHandBack)
+	_, ok := j.take(endedByReturn)
 	require.False(t, ok)
 }
 
@@ -351,7 +351,7 @@ func TestShutdownHammer(t *testing.T) {
 		require.Equal(t, accepted, counts[0]+counts[1]+counts[100], "%v: %v", policy, counts)
 		require.Equal(t, uint64(counts[0]), st.Discarded, "neither called nor handed back")
 		require.Equal(t, uint64(counts[100]), st.Stopped)
-		require.Equal(t, uint64(len(back)), st.HandedBack)
+		require.Equal(t, uint64(len(back)), st.Returned)
 		require.Equal(t, uint64(counts[1]-len(back)), st.Ended)
 		require.Equal(t, uint64(accepted), st.Scheduled)
 		require.Zero(t, st.Pending)

@@ -9,14 +9,14 @@ type Stats struct {
 	Jobs    int // of these, jobs
 
 	// Scheduled counts the calls and jobs accepted. It is the sum of Pending, Stopped, Ended,
-	// Discarded and HandedBack.
+	// Discarded and Returned.
 	Scheduled uint64
 	Stopped   uint64 // by Stop
 	// Ended counts the calls whose function was called, and the jobs that had no further run:
 	// by their schedule, an error, or a shutdown during a run.
 	Ended         uint64
 	Discarded     uint64 // by Close and Shutdown
-	HandedBack    uint64 // by Close and Shutdown
+	Returned      uint64 // by Close and Shutdown
 	RefusedFull   uint64 // with ErrFull
 	RefusedClosed uint64 // with ErrClosed
 
@@ -48,7 +48,7 @@ func (s *Scheduler) Stats() Stats {
 		Stopped:       w.Stopped - c.placesLeft + c.stopped,
 		Ended:         w.Expired + c.ended,
 		Discarded:     w.Discarded + c.discarded,
-		HandedBack:    w.HandedBack + c.handedBack,
+		Returned:      w.Returned + c.handedBack,
 		RefusedFull:   w.RefusedFull + c.refusedFull,
 		RefusedClosed: w.RefusedClosed + c.refusedClosed,
 		ClockSteps:    s.clock.stepCount(),

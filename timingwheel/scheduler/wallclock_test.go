@@ -382,7 +382,7 @@ func TestShutdownWaitsForTheCheck(t *testing.T) {
 			defer cancel()
 			back, err := r.Shutdown(ctx, policy)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.Equal(t, policy == timingwheel.HandBack, len(back) == 1)
+			require.Equal(t, policy == timingwheel.Return, len(back) == 1)
 			back, err = r.Shutdown(t.Context(), timingwheel.Await)
 			require.NoError(t, err)
 			require.Empty(t, back)

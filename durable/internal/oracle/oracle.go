@@ -269,7 +269,7 @@ func (o *Store) Requeue(ctx context.Context, n int, keys []string) ([]store.Requ
 		case t == nil:
 			results[i] = store.RequeueAbsent
 		case t.State != store.Dead:
-			results[i] = store.RequeueLives
+			results[i] = store.RequeueExists
 		default:
 			results[i] = store.Requeued
 			t.State, t.Died, t.Attempts, t.Due = store.Waiting, 0, 0, now.ms

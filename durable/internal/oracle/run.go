@@ -28,7 +28,7 @@ func (o *Store) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed,
 		return answer, s.horizon(now), nil
 	}
 	before := s.horizon(now)
-	answer.Buried = s.endLost(now, c.MaxAttempts)
+	answer.DeadLettered = s.endLost(now, c.MaxAttempts)
 	o.dropDead(s, now)
 	plans := s.choosePlans(now, c)
 	for _, t := range append(plans, s.choose(now, c)...) {
@@ -51,7 +51,7 @@ func (s *Shard) ranOut(now moment) []*Timer {
 
 // endLost ends the runs whose leases expired and that are not leased again, and returns how many
 // became dead letters.
-func (s *Shard) endLost(now moment, maxAttempts int) (buried int) {
+func (s *Shard) endLost(now moment, maxAttempts int) (deadLettered int) {
 	for _, t := range s.ranOut(now) {
 		switch {
 		case t.Cancelled:
@@ -62,11 +62,11 @@ func (s *Shard) endLost(now moment, maxAttempts int) (buried int) {
 		case t.Attempts >= maxAttempts && !store.IsPlan(t.Key):
 			s.note(t, store.OutcomeDead, now)
 			s.leave(t)
-			s.bury(t, now)
-			buried++
+			s.deadLetter(t, now)
+			deadLettered++
 		}
 	}
-	return buried
+	return deadLettered
 }
 
 // leave removes t from its state. If it has a successor, that waits.
@@ -78,7 +78,7 @@ func (s *Shard) leave(t *Timer) {
 	t.LeaseEnd, t.Fence, t.Token, t.Cancelled, t.Successor = 0, 0, store.Token{}, false, nil
 }
 
-func (s *Shard) bury(t *Timer, now moment) {
+func (s *Shard) deadLetter(t *Timer, now moment) {
 	t.State, t.Died = store.Dead, now.ms
 	s.Timers[t.Key] = t
 }
@@ -212,7 +212,7 @@ func (o *Store) Extend(ctx context.Context, n int, holders []store.Holder, lease
 func (o *Store) End(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
 	keys := make([]string, len(ends))
 	for i, e := range ends {
-		if e.Kind < store.Done || e.Kind > store.Bury {
+		if e.Kind < store.Done || e.Kind > store.DeadLetter {
 			return nil, store.Horizon{}, fmt.Errorf("durable: End.Kind is %v", e.Kind)
 		}
 		keys[i] = e.Key
@@ -252,14 +252,14 @@ func (s *Shard) end(t *Timer, e store.End, now moment) store.EndResult {
 	case store.Snooze:
 		t.Attempts--
 		s.wait(t, now.after(e.Delay))
-	case store.GiveBack:
+	case store.Release:
 		t.Attempts--
 		s.wait(t, t.Due)
-	case store.Bury:
+	case store.DeadLetter:
 		t.LastError = store.CutError(e.Error)
 		ended.LastError = t.LastError
 		s.note(&ended, store.OutcomeDead, now)
-		s.bury(t, now)
+		s.deadLetter(t, now)
 	}
 	return store.Ended
 }

@@ -61,8 +61,8 @@ func (r *Roster) Workers(now time.Time) []store.Worker {
 	return list
 }
 
-// forgetLocked removes workers that died before the retention time, and the oldest beyond the
-// maximum.
+// forgetLocked removes workers that died longer ago than the retention time, and the oldest beyond
+// the maximum.
 func (r *Roster) forgetLocked(now time.Time) {
 	var dead []string
 	for name, e := range r.workers {

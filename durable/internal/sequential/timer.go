@@ -67,7 +67,7 @@ func (t Timer) End(kind store.EndKind) (store.EndResult, Timer) {
 	switch kind {
 	case store.Done:
 		return store.Ended, Timer{}
-	case store.Bury:
+	case store.DeadLetter:
 		t.State, t.Due = store.Dead, 0
 		return store.Ended, t
 	case store.Snooze:
@@ -75,7 +75,7 @@ func (t Timer) End(kind store.EndKind) (store.EndResult, Timer) {
 		t.Due = 0
 	case store.Retry:
 		t.Due = 0
-	case store.GiveBack:
+	case store.Release:
 		t.Attempts--
 	}
 	t.State = store.Waiting
@@ -99,7 +99,7 @@ func (t Timer) Requeue() (store.RequeueResult, Timer) {
 		t.State, t.Due, t.Attempts = store.Waiting, 0, 0
 		return store.Requeued, t
 	}
-	return store.RequeueLives, t
+	return store.RequeueExists, t
 }
 
 // Purge removes a dead letter, and returns how many there were.

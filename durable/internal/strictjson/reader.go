@@ -28,7 +28,7 @@ type Reader struct {
 // New returns a reader of b. Errors call the whole value whole, such as "the request".
 func New(b []byte, whole string) *Reader { return &Reader{b: b, size: len(b), whole: whole} }
 
-// FieldError is the error of a field, or of the whole value, that is out of range.
+// FieldError is the error of a field, or of the whole value, that is not what it must be.
 type FieldError struct {
 	Field, Value, Range string
 }

@@ -4,7 +4,7 @@
 --        10 most attempts, 11 first lane, or 4, 12 MaxDead, 13 MaxDeadAge ms or 0,
 --        14 number of shards, 15 most plans
 -- Reply  a list, for each lease: key, head, body if the head refers to it or empty, run, end
---        of the lease, history of a plan or empty; present, next due, next lease end; buried;
+--        of the lease, history of a plan or empty; present, next due, next lease end; deadLettered;
 --        repaired
 -- Cost   O(log N) for each of at most 500 timers or plans from each lane and of 100 expired
 --        leases, which cost twice; at most 100 calls, and 100 fields to find a head without
@@ -22,10 +22,10 @@ local last, refused, other = admit(kind)
 if refused then return refused end
 if not last and other and sub(other, 1, 16) == token then last = other end
 if last then
-  local buried, repaired, keys = 0, 0, {}
+  local deadLettered, repaired, keys = 0, 0, {}
   if sub(last, 1, 16) == token then
     local at
-    buried, repaired, at = unstruct('<I4I4', last, 17)
+    deadLettered, repaired, at = unstruct('<I4I4', last, 17)
     while at <= #last do keys[#keys + 1], at = unstruct('<I2c0', last, at) end
   end
   local head_of, run_of, end_of = mget(heads, keys), mget(runs, keys), zmscore(leases, keys)
@@ -48,14 +48,14 @@ if last then
     list[n + 4], list[n + 5], list[n + 6] = run_of[i], tonumber(end_of[i]), history_of[keys[i]] or ''
   end
   local a, b, c = horizon()
-  return {list, a, b, c, buried, repaired}
+  return {list, a, b, c, deadLettered, repaired}
 end
 
 local last_fence, shards = unpack(call('HMGET', meta, 'f', 's'))
 if shards and shards ~= ARGV[14] then return redis.error_reply('SHARDS ' .. shards) end
 call('ZREM', leases, '')
 
-local buried, repaired = 0, 0
+local deadLettered, repaired = 0, 0
 
 -- Every head has one state. If the counts differ, some key was lost: check a hundred heads from
 -- where the last claim stopped.
@@ -116,7 +116,7 @@ if #late > 0 then
       put(rem_l, key)
       put(add_d, int(now), key)
       note(key, 2, run)
-      buried = buried + 1
+      deadLettered = deadLettered + 1
     else
       again[#again + 1] = {key = key, head = head, run = run}
     end
@@ -232,8 +232,8 @@ for i = 1, #taken do
 end
 flush()
 if #kept > 0 then call('HSET', meta, 'f', int(first + #kept - 1), 's', ARGV[14]) end
-if #kept > 0 or buried > 0 or repaired > 0 then
-  other = token .. pack('<I4I4', buried, repaired) .. concat(kept)
+if #kept > 0 or deadLettered > 0 or repaired > 0 then
+  other = token .. pack('<I4I4', deadLettered, repaired) .. concat(kept)
 end
 remember(kind, other or '', #kept > 0 and lease) -- without its log, a claim would lease others
 
@@ -260,4 +260,4 @@ end
 
 local a, b, c = horizon()
 if due_before and b ~= 0 and (due_before == 0 or b < due_before) then publish('E' .. int(b)) end
-return {list, a, b, c, buried, repaired}
+return {list, a, b, c, deadLettered, repaired}

@@ -37,7 +37,7 @@ for i = 1, #keys do
       elseif not cancelled(run) then
         note(key, 1, run)
       end
-    elseif kind == 5 then -- Bury
+    elseif kind == 5 then -- DeadLetter
       put(add_d, int(now), key)
       note(key, 2, run, ARGV[at + 3])
       put(set_r, key, newrun(rundue(run), 0, NOBODY, attempts(run), 0, ARGV[at + 3]))

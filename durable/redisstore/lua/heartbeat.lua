@@ -9,7 +9,7 @@
 -- Cost   O(log N) and all live workers; at most 12 calls, and 3 for each 1000 workers that are
 --        removed. After the clock has gone back, one more call for each worker
 --
--- The first write removes a key: after it, Redis refuses no write at maxmemory.
+-- The first write only removes: after it, Redis refuses no write at maxmemory.
 
 local call, key, statuses = redis.call, KEYS[1], KEYS[2]
 local worker, ttl, kept, most = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7])

@@ -86,7 +86,7 @@ type ScheduleInfo struct {
 	Paused    time.Time // since when; the zero time if it is not paused
 	PauseNote string
 	Next      []time.Time // the next ten planned times
-	Overdue   time.Time   // the first planned time that passed without an occurrence
+	Overdue   time.Time   // the first passed planned time that no worker has processed
 	Waiting   time.Time   // the planned time that waits for the end of an occurrence
 	Counts    Counts
 	Last      []Occurrence // the last ten; not in lists

@@ -47,7 +47,7 @@ const (
 	Replaced           Result = "replaced"             // Schedule, ScheduleMany: a waiting timer; PutSchedule
 	ReplacedDeadLetter Result = "replaced dead letter" // Schedule, ScheduleMany
 	Succeeds           Result = "succeeds"             // Schedule, ScheduleMany: the key's timer runs, and the new one waits for the end of the run
-	Exists             Result = "exists"               // Schedule, ScheduleMany, PutSchedule: IfAbsent refused it
+	Exists             Result = "exists"               // Schedule, ScheduleMany, PutSchedule: IfAbsent refused it; Requeue: the key has a timer
 	Refused            Result = "refused"              // ScheduleMany: the store is full
 	Unanswered         Result = "unanswered"           // ScheduleMany, with an error: the timer may have been added
 	Cancelled          Result = "cancelled"            // Cancel: no callback will begin
@@ -56,7 +56,6 @@ const (
 	Moved              Result = "moved"                // Reset, ResetAt
 	Absent             Result = "absent"               // Reset, ResetAt, Requeue, Purge: no such timer or dead letter
 	Requeued           Result = "requeued"             // Requeue
-	Lives              Result = "lives"                // Requeue: the key has a timer, and nothing was changed
 	Purged             Result = "purged"               // Purge
 	Unchanged          Result = "unchanged"            // PutSchedule: the schedule is the same as before
 	Deleted            Result = "deleted"              // DeleteSchedule
@@ -182,7 +181,7 @@ func (c *Client) Cancel(ctx context.Context, key string) (Receipt, error) {
 	return c.change(ctx, request{method: http.MethodDelete, path: timerPath(key), kind: sets}, key)
 }
 
-// Requeue makes a dead letter due now, with attempts from 0. The result is Requeued, Lives or
+// Requeue makes a dead letter due now, with attempts from 0. The result is Requeued, Exists or
 // Absent.
 func (c *Client) Requeue(ctx context.Context, key string) (Receipt, error) {
 	return c.change(ctx, request{method: http.MethodPost, path: "/dead/" + escape(key), kind: creates}, key)

@@ -94,7 +94,7 @@ func TestDeadLetters(t *testing.T) {
 	r, err := f.Requeue(ctx, "a")
 	f.is(client.Requeued, r, err)
 	r, err = f.Requeue(ctx, "a")
-	f.is(client.Lives, r, err)
+	f.is(client.Exists, r, err)
 	r, err = f.Requeue(ctx, "b")
 	f.is(client.Absent, r, err)
 	f.makeDead(f.claim("a"), "no")

@@ -20,11 +20,11 @@ type WorkerInfo struct {
 	PreferredShards int `json:"preferred_shards"` // shards from which it claims first
 
 	// These are counts since the worker began.
-	Done      uint64 `json:"done"`    // attempts that succeeded
-	Retried   uint64 `json:"retried"` // attempts that failed and will be repeated
-	Snoozed   uint64 `json:"snoozed"` // postponed attempts, which do not count
-	Buried    uint64 `json:"buried"`  // timers that became dead letters
-	Cancelled uint64 `json:"cancelled"`
+	Done         uint64 `json:"done"`          // attempts that succeeded
+	Retried      uint64 `json:"retried"`       // attempts that failed and will be repeated
+	Snoozed      uint64 `json:"snoozed"`       // postponed attempts, which do not count
+	DeadLettered uint64 `json:"dead_lettered"` // timers that became dead letters
+	Cancelled    uint64 `json:"cancelled"`
 
 	Late Lateness `json:"late"`
 }

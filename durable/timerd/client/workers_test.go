@@ -39,7 +39,7 @@ func TestWorkers(t *testing.T) {
 // WorkerInfo has all fields of the API.
 func TestWorkersAreComplete(t *testing.T) {
 	reply := `{"workers":[{"name":"w","live":true,"heartbeat":"2030-01-02T12:00:00.000Z","since":"2030-01-02T11:00:00.000Z",
-		"slots":1,"running":2,"preferred_shards":3,"done":4,"retried":5,"snoozed":6,"buried":7,"cancelled":8,
+		"slots":1,"running":2,"preferred_shards":3,"done":4,"retried":5,"snoozed":6,"dead_lettered":7,"cancelled":8,
 		"late":{"count":9,"p50_seconds":0.5,"p99_seconds":2}}]}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -51,7 +51,7 @@ func TestWorkersAreComplete(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []client.WorkerInfo{{
 		Name: "w", Live: true, Heartbeat: noon, Since: noon.Add(-time.Hour), Slots: 1, Running: 2, PreferredShards: 3,
-		Done: 4, Retried: 5, Snoozed: 6, Buried: 7, Cancelled: 8, Late: client.Lateness{Count: 9, P50: .5, P99: 2},
+		Done: 4, Retried: 5, Snoozed: 6, DeadLettered: 7, Cancelled: 8, Late: client.Lateness{Count: 9, P50: .5, P99: 2},
 	}}, workers)
 	reply = `{}`
 	_, err = c.Workers(context.Background())

@@ -205,8 +205,8 @@ func (c *Cluster) Stats() (sum metric.Stats) {
 	return sum
 }
 
-// WaitHealthy waits until every broker knows all decisions of the controller, and every partition is led
-// by its preferred leader and has all replicas in sync.
+// WaitHealthy waits until every broker knows all decisions of the controller, and every partition
+// is led by its preferred leader and has all replicas in sync.
 func (c *Cluster) WaitHealthy(ctx context.Context) error {
 	for !c.brokers.Healthy() {
 		if !fault.Sleep(ctx, 5*time.Millisecond) {

@@ -2,5 +2,5 @@
 // record is seen once, in order and at the offset that its producer was told; every long poll is
 // answered once, neither too early nor too late; and nothing is left at the end.
 //
-// stops.go has the faults, drive.go the load.
+// scenarios.go has the faults, drive.go the load.
 package tour

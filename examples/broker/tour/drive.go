@@ -33,7 +33,7 @@ type Load struct {
 	HangUps  time.Duration // between two disconnects of clients
 	Members  int           // of the consumer group
 	Faults   bool
-	Seed     uint64        // of the order of the stops: see stops.go
+	Seed     uint64        // of the order of the stops: see scenarios.go
 	Calm     time.Duration // before each fault
 
 	stops []stop // nil: all

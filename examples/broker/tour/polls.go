@@ -127,7 +127,7 @@ func (ps *pollers) hangUpNowAndThen(ctx context.Context) {
 	})
 }
 
-// settle stops the sending and waits until the broker has read every poll that was sent, so that a
+// drain stops the sending and waits until the broker has read every poll that was sent, so that a
 // shutdown finds them all: then the outstanding polls here equal the requests queued at the
 // broker's connections. Both numbers shrink while polls expire, and differ only by responses in
 // flight.

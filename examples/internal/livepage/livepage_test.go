@@ -91,7 +91,7 @@ func TestAddAll(t *testing.T) {
 	require.NoError(t, err)
 	defer w.Close(timingwheel.Discard)
 	r := parsed(t, "-http", "127.0.0.1:0").Registry()
-	custom := observe.Custom("custom", func() []observe.Figure { return nil })
+	custom := observe.Custom("custom", func() []observe.Metric { return nil })
 	_, err = AddAll(r, Named{"good", observe.Wheel(w)}, Named{"", custom})
 	require.ErrorContains(t, err, "the name has 0 bytes")
 	require.Empty(t, r.Snapshot().Sources)

@@ -10,7 +10,7 @@ import (
 // empty. It is not safe for concurrent use.
 type Checks struct{ rows []row }
 
-type row struct{ mark, what, figures string }
+type row struct{ mark, what, metrics string }
 
 const (
 	passed = "ok"
@@ -65,7 +65,7 @@ func (c *Checks) Print(out io.Writer) {
 	}
 	fmt.Fprintln(out)
 	for _, r := range c.rows {
-		fmt.Fprintf(out, "%-4s  %-*s  %s\n", r.mark, width, r.what, r.figures)
+		fmt.Fprintf(out, "%-4s  %-*s  %s\n", r.mark, width, r.what, r.metrics)
 	}
 	ok, failures := c.count()
 	if failures > 0 {

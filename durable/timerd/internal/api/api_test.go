@@ -160,7 +160,7 @@ func TestPutAgain(t *testing.T) {
 	}
 	f.is(507, `{"error":{"code":"full","message":"durable: no more timers can be held"}}`, "PUT", "/timers/"+other, `{"after":"1h",`+callback+`}`)
 	f.now = noon.Add(time.Hour)
-	f.end(f.claim("a"), store.Bury, "no")
+	f.end(f.claim("a"), store.DeadLetter, "no")
 	put(200, `"result":"replaced dead letter"`, "")
 }
 

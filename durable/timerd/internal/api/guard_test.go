@@ -97,13 +97,13 @@ func TestRequestsAreCountedAndLogged(t *testing.T) {
 		require.Regexp(t, `level=WARN msg=request .*status=503 .*error="durable: store is closed"\n$`, log.String())
 
 		status := map[string]float64{}
-		for _, figure := range f.server.Figures() {
+		for _, metric := range f.server.Metrics() {
 			switch {
-			case figure.Name == "requests_total":
-				status[figure.LabelValue] = figure.Value
-			case figure.LabelValue == "GET /timers/{key...}":
-				require.Equal(t, uint64(4), figure.Durations.Count)
-				require.Equal(t, 8.0, figure.Durations.Sum)
+			case metric.Name == "requests_total":
+				status[metric.LabelValue] = metric.Value
+			case metric.LabelValue == "GET /timers/{key...}":
+				require.Equal(t, uint64(4), metric.Durations.Count)
+				require.Equal(t, 8.0, metric.Durations.Sum)
 			}
 		}
 		require.Equal(t, map[string]float64{"200": 1, "201": 1, "404": 2, "503": 1}, status)

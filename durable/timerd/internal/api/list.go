@@ -25,7 +25,7 @@ const (
 // Page is a page of a list.
 type Page struct {
 	Timers []Info `json:"timers"`
-	Next   string `json:"next,omitempty"` // after of the next page, if any
+	Next   string `json:"next,omitempty"` // after of the next page, if there may be one
 }
 
 // timers lists the timers in the state that the request names, by default the waiting ones.

@@ -84,7 +84,7 @@ func TestDeadLetters(t *testing.T) {
 	for i, key := range []string{"c", "b/b", "a"} {
 		f.do("PUT", pathOf(key), `{"after":"0s",`+callback+`}`)
 		f.now = noon.Add(time.Duration(i) * time.Second)
-		f.end(f.claim(key), store.Bury, "gone wrong")
+		f.end(f.claim(key), store.DeadLetter, "gone wrong")
 	}
 	p := f.page("/dead")
 	require.Len(t, p.Timers, 3)
@@ -162,7 +162,7 @@ func TestListFilters(t *testing.T) {
 	require.Empty(t, keys("/timers?state=leased"))
 	lease := f.claim("mail/0")
 	require.Equal(t, []string{lease.Key}, keys("/timers?state=leased&topic="+lease.Topic))
-	f.end(lease, store.Bury, "502 Bad Gateway")
+	f.end(lease, store.DeadLetter, "502 Bad Gateway")
 	require.Equal(t, []string{lease.Key}, keys("/timers?state=dead&error=bad+gateway"))
 	require.Equal(t, []string{lease.Key}, keys("/dead?error=BAD"))
 	require.Empty(t, keys("/dead?error=timeout"))

@@ -27,18 +27,18 @@ func (r *requests) add(route string, status int, took time.Duration) {
 	r.statuses[status]++
 }
 
-// Figures returns the metrics of the server's requests, for [observe.Custom].
-func (s *Server) Figures() (all []observe.Figure) {
+// Metrics returns the metrics of the server's requests, for [observe.Custom].
+func (s *Server) Metrics() (all []observe.Metric) {
 	s.requests.mu.Lock()
 	defer s.requests.mu.Unlock()
 	for _, route := range slices.Sorted(maps.Keys(s.requests.routes)) {
-		all = append(all, observe.Figure{
+		all = append(all, observe.Metric{
 			Name: "request_seconds", Help: "How long requests took, by route", Type: observe.Histogram,
 			Label: "route", LabelValue: route, Durations: s.requests.routes[route],
 		})
 	}
 	for _, status := range slices.Sorted(maps.Keys(s.requests.statuses)) {
-		all = append(all, observe.Figure{
+		all = append(all, observe.Metric{
 			Name: "requests_total", Help: "Requests by status of the answer", Type: observe.Counter,
 			Label: "status", LabelValue: strconv.Itoa(status), Value: float64(s.requests.statuses[status]),
 		})

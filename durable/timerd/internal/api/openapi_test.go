@@ -246,7 +246,7 @@ func TestOpenAPI(t *testing.T) {
 	// Dead letters.
 	for _, key := range []string{"dead", "dead-too"} {
 		is(201, "PUT", "/timers/"+key, `{"after":"0s","topic":"t",`+callback+`}`)
-		f.end(claim(key), store.Bury, "status 404")
+		f.end(claim(key), store.DeadLetter, "status 404")
 	}
 	is(200, "GET", "/timers/dead", "")
 	is(200, "GET", "/dead?limit=1", "")
@@ -272,7 +272,7 @@ func TestOpenAPI(t *testing.T) {
 	is(200, "POST", "/schedules/a%2Fb/trigger", "{}")
 	is(200, "POST", "/schedules/a%2Fb/backfill", `{"from":"2030-01-01T00:00:00Z","to":"2030-01-01T01:00:00Z"}`)
 	f.end(claim("a/b"), store.Done, "")
-	f.end(claim("a/b"), store.Bury, "status 404")
+	f.end(claim("a/b"), store.DeadLetter, "status 404")
 	f.claim("a/b")
 	is(200, "GET", "/schedules/a%2Fb", "")
 	is(200, "GET", "/schedules", "")

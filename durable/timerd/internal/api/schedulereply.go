@@ -27,7 +27,7 @@ type Planned struct {
 // SchedulePage is a page of the list of schedules.
 type SchedulePage struct {
 	Schedules []ScheduleInfo `json:"schedules"`
-	Next      string         `json:"next,omitempty"` // after of the next page, if any
+	Next      string         `json:"next,omitempty"` // after of the next page, if there may be one
 }
 
 // ScheduleInfo is a schedule in replies. All times are in the schedule's zone.
@@ -44,7 +44,7 @@ type ScheduleInfo struct {
 	Policy
 	Topic      string       `json:"topic,omitempty"`
 	Next       []string     `json:"next"`
-	Overdue    string       `json:"overdue,omitempty"` // first planned time that passed without an occurrence
+	Overdue    string       `json:"overdue,omitempty"` // planned time that no worker has processed
 	Waiting    string       `json:"waiting,omitempty"` // planned time that waits for the end of an occurrence
 	Counts     Counts       `json:"counts"`
 	Last       []Occurrence `json:"last,omitzero"` // this and all further fields are not in lists

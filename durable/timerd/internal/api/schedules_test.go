@@ -186,7 +186,7 @@ func TestTriggeredTimers(t *testing.T) {
 	path = trigger()
 	lease := f.claim("order/7")
 	f.now = f.now.Add(2 * time.Second)
-	f.end(lease, store.Bury, "HTTP 410")
+	f.end(lease, store.DeadLetter, "HTTP 410")
 	require.Equal(t, Occurrence{
 		Path: path, Planned: "2030-01-02T13:00:00+01:00", Requested: "trigger", State: "dead",
 		Begun: "2030-01-02T13:00:00.000+01:00", Ended: "2030-01-02T13:00:02.000+01:00", Attempts: 1, Error: "HTTP 410",
@@ -195,7 +195,7 @@ func TestTriggeredTimers(t *testing.T) {
 	require.Equal(t, []string{text, path, "order/7", "dead"}, []string{dead.Key, dead.Path, dead.Schedule, dead.State})
 	requeue := strings.Replace(path, "/timers/", "/dead/", 1)
 	f.is(200, `{"key":"`+text+`","result":"requeued"}`, "POST", requeue, "")
-	f.end(f.claim("order/7"), store.Bury, "again")
+	f.end(f.claim("order/7"), store.DeadLetter, "again")
 	f.is(200, `{"key":"`+text+`","result":"purged"}`, "DELETE", requeue, "")
 	f.is(404, `{"key":"`+text+`","result":"absent"}`, "DELETE", requeue, "")
 }
@@ -568,9 +568,9 @@ func TestScheduleRoutesAreCounted(t *testing.T) {
 		f.do("DELETE", "/schedules/a%2Fb", "")
 	}
 	counts := map[string]uint64{}
-	for _, figure := range f.server.Figures() {
-		if figure.Name == "request_seconds" {
-			counts[figure.LabelValue] = figure.Durations.Count
+	for _, metric := range f.server.Metrics() {
+		if metric.Name == "request_seconds" {
+			counts[metric.LabelValue] = metric.Durations.Count
 		}
 	}
 	require.Equal(t, map[string]uint64{

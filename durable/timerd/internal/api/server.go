@@ -35,7 +35,8 @@ type Options struct {
 	// Token, if not empty, is required in each request except GET /healthz and GET /openapi.json.
 	Token  string
 	Logger *slog.Logger // default: slog.Default()
-	// Metrics serves GET /metrics; nil: no such route. The server's own metrics are its Figures.
+	// Metrics serves GET /metrics; nil: no such route. The server's own metrics are those of
+	// [Server.Metrics].
 	Metrics http.Handler
 	// Console serves all requests for /console/, and checks the token itself; nil: no console.
 	Console http.Handler

@@ -192,7 +192,7 @@ func (s *Server) requeue(r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	status := map[store.RequeueResult]int{
-		store.Requeued: http.StatusOK, store.RequeueLives: http.StatusConflict, store.RequeueAbsent: http.StatusNotFound,
+		store.Requeued: http.StatusOK, store.RequeueExists: http.StatusConflict, store.RequeueAbsent: http.StatusNotFound,
 	}[results[0]]
 	return status, Result{Key: durable.KeyText(k), Result: results[0].String()}, nil
 }

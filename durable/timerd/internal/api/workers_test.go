@@ -23,7 +23,7 @@ func TestWorkers(t *testing.T) {
 	f.beat("b", time.Second, "")
 	f.beat("a", time.Minute, "\xff of another version")
 	f.now = f.now.Add(2 * time.Second)
-	const numbers = `,"slots":0,"running":0,"preferred_shards":0,"done":0,"retried":0,"snoozed":0,"buried":0,"cancelled":0}`
+	const numbers = `,"slots":0,"running":0,"preferred_shards":0,"done":0,"retried":0,"snoozed":0,"dead_lettered":0,"cancelled":0}`
 	f.is(200, `{"workers":[{"name":"a","live":true,"heartbeat":"2030-01-02T12:00:00.000Z"`+numbers+
 		`,{"name":"b","live":false,"heartbeat":"2030-01-02T12:00:00.000Z"`+numbers+`]}`, "GET", "/workers", "")
 	require.NoError(t, f.store.Close())
@@ -35,7 +35,7 @@ func TestWorkers(t *testing.T) {
 func TestWorkerIsShown(t *testing.T) {
 	w := durable.WorkerInfo{
 		Name: "w", Live: true, Heartbeat: noon, Since: noon.Add(-time.Hour), Slots: 1, Running: 2, Preferred: 3,
-		Done: 4, Retried: 5, Snoozed: 6, Buried: 7, Cancelled: 8,
+		Done: 4, Retried: 5, Snoozed: 6, DeadLettered: 7, Cancelled: 8,
 	}
 	for range 98 {
 		w.Late.Add(time.Second)
@@ -44,7 +44,7 @@ func TestWorkerIsShown(t *testing.T) {
 	w.Late.Add(30 * time.Second)
 	require.Equal(t, Worker{
 		Name: "w", Live: true, Heartbeat: "2030-01-02T12:00:00.000Z", Since: "2030-01-02T11:00:00.000Z", Slots: 1, Running: 2, Preferred: 3,
-		Done: 4, Retried: 5, Snoozed: 6, Buried: 7, Cancelled: 8, Late: &Late{100, 1, 32},
+		Done: 4, Retried: 5, Snoozed: 6, DeadLettered: 7, Cancelled: 8, Late: &Late{100, 1, 32},
 	}, workerOf(&w))
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/seed-782fa212/limbo/observe"
 )
 
-// figures returns the registry of metrics that the page shows and both listeners publish. Run adds
+// metrics returns the registry of metrics that the page shows and both listeners publish. Run adds
 // the API's own metrics.
-func (d *daemon) figures(timers *durable.Timers) (*observe.Registry, error) {
+func (d *daemon) metrics(timers *durable.Timers) (*observe.Registry, error) {
 	r := observe.New()
 	_, err := r.Add("timers", observe.Timers(timers))
 	if err == nil && d.worker != nil {
@@ -28,22 +28,22 @@ func (d *daemon) figures(timers *durable.Timers) (*observe.Registry, error) {
 }
 
 // metricsOf serves a registry to Prometheus.
-func metricsOf(figures *observe.Registry) http.Handler {
+func metricsOf(metrics *observe.Registry) http.Handler {
 	r := prometheus.NewRegistry()
-	r.MustRegister(figures)
+	r.MustRegister(metrics)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
 // calls returns the webhook's metrics.
-func (d *daemon) calls() []observe.Figure {
+func (d *daemon) calls() []observe.Metric {
 	st := d.hook.Stats()
-	calls := func(result string, n uint64) observe.Figure {
-		return observe.Figure{Name: "calls_total", Help: "Call-backs by what became of them", Type: observe.Counter, Label: "result", LabelValue: result, Value: float64(n)}
+	calls := func(result string, n uint64) observe.Metric {
+		return observe.Metric{Name: "calls_total", Help: "Call-backs by what became of them", Type: observe.Counter, Label: "result", LabelValue: result, Value: float64(n)}
 	}
-	return []observe.Figure{
+	return []observe.Metric{
 		{Name: "hosts", Help: "Hosts with call-backs under way", Value: float64(st.Hosts)},
 		calls("done", st.Done), calls("retried", st.Retried), calls("discarded", st.Discarded),
-		{Name: "put_off_total", Help: "Call-backs put off because their host had too many", Type: observe.Counter, Value: float64(st.PutOff)},
+		{Name: "postponed_total", Help: "Call-backs put off because their host had too many", Type: observe.Counter, Value: float64(st.Postponed)},
 		{Name: "late_seconds", Help: "How long after its due time the first attempt of a timer began", Type: observe.Histogram, Durations: d.late.all()},
 	}
 }

@@ -13,7 +13,7 @@ import (
 // startPage serves the live page at Config.Page, if set, until the caller calls stop. When the ctx
 // of stop ends, stop closes the open connections without an error, because an open page must not
 // fail the shutdown.
-func (d *daemon) startPage(figures *observe.Registry) (stop func(context.Context) error, err error) {
+func (d *daemon) startPage(metrics *observe.Registry) (stop func(context.Context) error, err error) {
 	if d.c.Page == "" {
 		return func(context.Context) error { return nil }, nil
 	}
@@ -21,11 +21,11 @@ func (d *daemon) startPage(figures *observe.Registry) (stop func(context.Context
 	if err != nil {
 		return nil, fmt.Errorf("timerd: -http: %w", err)
 	}
-	d.c.Logger.Info("timerd shows its figures", "http", "http://"+l.Addr().String()+"/")
+	d.c.Logger.Info("timerd shows its metrics", "http", "http://"+l.Addr().String()+"/")
 	if d.c.OnPage != nil {
 		d.c.OnPage(l.Addr())
 	}
-	server, served := observe.NewServer(figures), make(chan error, 1)
+	server, served := observe.NewServer(metrics), make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	return func(ctx context.Context) error {
 		err := server.Shutdown(ctx)

@@ -59,7 +59,7 @@ func Run(ctx context.Context, c Config) error {
 		}
 		defer d.hook.Close()
 	}
-	figures, err := d.figures(timers)
+	metrics, err := d.metrics(timers)
 	if err != nil {
 		return err
 	}
@@ -68,11 +68,11 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer closeConsole()
-	handler, err := api.New(api.Options{Timers: timers, Token: c.Token, Logger: c.Logger, Metrics: metricsOf(figures), Console: console})
+	handler, err := api.New(api.Options{Timers: timers, Token: c.Token, Logger: c.Logger, Metrics: metricsOf(metrics), Console: console})
 	if err != nil {
 		return err
 	}
-	if _, err := figures.Add("api", observe.Custom("timerd", handler.Figures)); err != nil {
+	if _, err := metrics.Add("api", observe.Custom("timerd", handler.Metrics)); err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", c.Listen)
@@ -97,7 +97,7 @@ func Run(ctx context.Context, c Config) error {
 	if c.OnListen != nil {
 		c.OnListen(listener.Addr())
 	}
-	stopPage, err := d.startPage(figures)
+	stopPage, err := d.startPage(metrics)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}

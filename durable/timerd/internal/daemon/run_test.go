@@ -214,7 +214,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		require.Empty(t, problems)
 		for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) `).FindAllStringSubmatch(text, -1) {
 			published[i] = append(published[i], m[1])
-			if !strings.HasSuffix(m[1], "_invalid_figures") {
+			if !strings.HasSuffix(m[1], "_invalid_metrics") {
 				require.Regexp(t, "`"+m[1]+"[`{]", string(readme))
 			}
 		}

@@ -42,7 +42,7 @@ func (s Summary) ok() bool {
 
 // check evaluates the book. dead are the keys of the dead letters, and infos the schedules at the
 // end. It records the keys with errors, for history.
-func (b *book) check(dead map[string]bool, infos []client.ScheduleInfo) Summary {
+func (b *history) check(dead map[string]bool, infos []client.ScheduleInfo) Summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := Summary{Dead: len(dead), Schedules: b.checkSchedules(dead, infos)}
@@ -111,8 +111,8 @@ func (t *timerLife) early() bool {
 }
 
 // late returns how many µs after its due time the timer's first callback arrived. It returns false
-// for a successor, which also waited for a run, and for a timer that was sent twice, because the
-// second request may have scheduled it again.
+// for a successor, which also waited for a run, and for a timer that was sent twice, which may
+// have been one.
 func (t *timerLife) late() (us int64, ok bool) {
 	if len(t.arrivals) == 0 || t.step.result == "succeeds" || t.step.sends > 1 || t.mode == modeSlow || t.mode.silent() {
 		return 0, false

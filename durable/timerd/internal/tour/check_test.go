@@ -61,7 +61,7 @@ func check(t *testing.T, dead string, events []event) Summary {
 }
 
 // The check finds each error that must not occur: a tour that cannot fail proves nothing.
-func TestCheckFindsWhatIsWrong(t *testing.T) {
+func TestCheckFindsFaults(t *testing.T) {
 	first := []event{schedule(1000, 1, 1, 100), scheduled(2000, 1, "created", 100)}
 	ran := []event{begins(100000, 1, "id"), replies(101000, 1, "id", 200), acknowledged(102000, "id")}
 	with := func(events ...[]event) (all []event) {

@@ -54,7 +54,7 @@ func insist(ctx context.Context, f func() error) error {
 // busy returns how many timers wait or run, as of at most a second ago.
 func (c apiClient) busy(ctx context.Context) (n int, err error) {
 	for {
-		f, err := c.figures(ctx)
+		f, err := c.metrics(ctx)
 		if err != nil {
 			return 0, err
 		}
@@ -70,8 +70,8 @@ func (c apiClient) busy(ctx context.Context) (n int, err error) {
 	}
 }
 
-// figures returns the store's metrics, by the ends of their names.
-func (c apiClient) figures(ctx context.Context) (map[string]float64, error) {
+// metrics returns the store's metrics, by the ends of their names.
+func (c apiClient) metrics(ctx context.Context) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/metrics", nil)
@@ -86,7 +86,7 @@ func (c apiClient) figures(ctx context.Context) (map[string]float64, error) {
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("timerd: /metrics: %s", res.Status)
 	}
-	figures := map[string]float64{}
+	metrics := map[string]float64{}
 	lines := bufio.NewScanner(res.Body)
 	for lines.Scan() {
 		metric, value, _ := strings.Cut(lines.Text(), " ")
@@ -95,11 +95,11 @@ func (c apiClient) figures(ctx context.Context) (map[string]float64, error) {
 		if !ours || !of {
 			continue
 		}
-		if figures[name], err = strconv.ParseFloat(value, 64); err != nil {
+		if metrics[name], err = strconv.ParseFloat(value, 64); err != nil {
 			return nil, fmt.Errorf("timerd: /metrics: %w", err)
 		}
 	}
-	return figures, lines.Err()
+	return metrics, lines.Err()
 }
 
 // all are options for lists with the longest pages.

@@ -79,10 +79,10 @@ func (d *display) run() {
 }
 
 func (d *display) show() {
-	if err := d.t.book.read(); err != nil {
+	if err := d.t.history.read(); err != nil {
 		return // the check at the end gets the same error and reports it
 	}
-	c := d.t.book.liveCounts()
+	c := d.t.history.liveCounts()
 	if !d.terminal {
 		d.say("scheduled %d, ran %d, repeated %d, cancelled %d; occurrences %d", c.scheduled, c.ran, c.repeated, c.cancelled, c.occurrences)
 		return

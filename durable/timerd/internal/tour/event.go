@@ -31,7 +31,7 @@ type event struct {
 type eventKind string
 
 const (
-	// A scheduler sends a request, which it repeats without an answer, or gets the answer.
+	// A scheduler sends a request, repeats it if there was no answer, or gets its answer.
 	eventSchedule  eventKind = "schedule"
 	eventScheduled eventKind = "scheduled"
 	eventCancel    eventKind = "cancel"

@@ -134,7 +134,7 @@ func (t *tour) assemble() error {
 	base := "http://" + f.frontAt
 	api, apiErr := newClient(base)
 	t.api = apiClient{Client: api, base: base, receivers: urls}
-	t.book = newBook(ledgers...)
+	t.history = newBook(ledgers...)
 	return errors.Join(err, apiErr)
 }
 

@@ -14,7 +14,7 @@ const told = 3 // maximum number of keys in history
 
 // history prints the events of all ledgers about some of the keys with errors, key by key and in
 // order of time.
-func (b *book) history(w io.Writer) {
+func (b *history) history(w io.Writer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	type entry struct {
@@ -50,7 +50,7 @@ func (b *book) history(w io.Writer) {
 }
 
 // nameOf returns the name of an event's key.
-func (b *book) nameOf(e event) string {
+func (b *history) nameOf(e event) string {
 	if number := cmp.Or(e.Schedule, b.occurrences[e.ID]); number != 0 {
 		return scheduleName(b.schedule(number).key)
 	}

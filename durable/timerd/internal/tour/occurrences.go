@@ -39,7 +39,7 @@ type occurrence struct {
 	ran     bool    // a callback was answered with 200
 }
 
-func (b *book) schedule(number int) *scheduleLife {
+func (b *history) schedule(number int) *scheduleLife {
 	s := b.schedules[number]
 	if s == nil {
 		s = &scheduleLife{planned: make(map[int64]*occurrence)}
@@ -49,7 +49,7 @@ func (b *book) schedule(number int) *scheduleLife {
 }
 
 // addSchedule adds an event of a schedule.
-func (b *book) addSchedule(e event) error {
+func (b *history) addSchedule(e event) error {
 	s := b.schedule(e.Schedule)
 	switch e.Kind {
 	case eventPut, eventDelete, eventPause, eventResume:
@@ -115,7 +115,7 @@ func (s ScheduleSummary) ok() bool {
 
 // checkSchedules evaluates the schedules. dead are the keys of the dead letters, and infos are the
 // schedules in the store at the end.
-func (b *book) checkSchedules(dead map[string]bool, infos []client.ScheduleInfo) (sum ScheduleSummary) {
+func (b *history) checkSchedules(dead map[string]bool, infos []client.ScheduleInfo) (sum ScheduleSummary) {
 	have := make(map[string]*client.ScheduleInfo, len(infos))
 	for i := range infos {
 		have[infos[i].Key] = &infos[i]

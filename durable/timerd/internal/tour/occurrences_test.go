@@ -52,7 +52,7 @@ func ranAll(from, to int64) (all []event) {
 	return all
 }
 
-func TestCheckFindsWhatIsWrongWithSchedules(t *testing.T) {
+func TestCheckFindsFaultsOfSchedules(t *testing.T) {
 	with := func(events ...[]event) (all []event) {
 		for _, e := range events {
 			all = append(all, e...)

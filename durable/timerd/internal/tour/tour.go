@@ -82,12 +82,12 @@ func Run(ctx context.Context, o Options) int {
 // tour is a running tour.
 type tour struct {
 	Options
-	dir   string
-	fleet fleet
-	book  *book
-	api   apiClient
-	show  *display
-	start time.Time // of the load
+	dir     string
+	fleet   fleet
+	history *history
+	api     apiClient
+	show    *display
+	start   time.Time // of the load
 }
 
 func run(ctx context.Context, o Options) (s Summary, err error) {
@@ -105,7 +105,7 @@ func run(ctx context.Context, o Options) (s Summary, err error) {
 	t.show = newDisplay(t)
 	defer func() {
 		t.show.close()
-		t.book.history(t.Stderr)
+		t.history.history(t.Stderr)
 	}()
 	defer func() {
 		t.fleet.stopAll()
@@ -137,8 +137,8 @@ func (t *tour) conduct(ctx context.Context) (s Summary, err error) {
 	ctx, cancel := context.WithDeadlineCause(ctx, start.Add(t.Span+drainFor), errors.New("timerd: the tour has not come to its end in time"))
 	defer cancel()
 
-	trouble := make(chan error, 1)
-	go func() { trouble <- t.trouble(ctx, start) }()
+	faults := make(chan error, 1)
+	go func() { faults <- t.faults(ctx, start) }()
 	done := make(chan error, 1)
 	go func() { done <- t.fleet.waitSchedulers() }()
 	select {
@@ -146,7 +146,7 @@ func (t *tour) conduct(ctx context.Context) (s Summary, err error) {
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	if err := errors.Join(err, <-trouble); err != nil {
+	if err := errors.Join(err, <-faults); err != nil {
 		return t.verdict(nil, nil, 0), err
 	}
 	t.show.say("all is scheduled")
@@ -260,7 +260,7 @@ func (t *tour) recurs(ctx context.Context) (n int, err error) {
 }
 
 func (t *tour) verdict(dead map[string]string, infos []client.ScheduleInfo, left int) Summary {
-	if err := t.book.read(); err != nil {
+	if err := t.history.read(); err != nil {
 		t.show.say("%v", err)
 		left++
 	}
@@ -268,7 +268,7 @@ func (t *tour) verdict(dead map[string]string, infos []client.ScheduleInfo, left
 	for key := range dead {
 		keys[key] = true
 	}
-	s := t.book.check(keys, infos)
+	s := t.history.check(keys, infos)
 	s.LeftBehind = left
 	return s
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // produce is a delayed operation. With acks=all its answer waits until every in-sync replica has
-// the records: until the high watermark of each of its partitions reaches a number. replica.LeaderEpoch
-// describes how the end of a leader epoch completes it.
+// the records: until the high watermark of each of its partitions reaches a number.
+// replica.LeaderEpoch describes how the end of a leader epoch completes it.
 type produce struct {
 	srv     *Server
 	reply   *wire.Reply

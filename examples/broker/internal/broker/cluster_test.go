@@ -37,8 +37,8 @@ func TestReplicasHoldTheSame(t *testing.T) {
 	}
 }
 
-// acks=all waits for all replicas, up to its timeout; acks=1 does not wait. A consumer sees only
-// records that all replicas have.
+// acks=all waits for all replicas, for its whole timeout if necessary; acks=1 does not wait. A
+// consumer sees only records that all replicas have.
 func TestProduceWaitsForReplicas(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient)

@@ -166,7 +166,7 @@ func (s *Server) Addr() string { return s.wire.Addr().String() }
 
 // Shutdown leaves the cluster, stops accepting and reading, answers all parked requests with the
 // results they have so far, sends the answers and closes the connections. It cuts off answers that
-// are not sent when ctx ends. When it returns, no goroutine is left, and the logs are on the disk.
+// are not sent when ctx ends. When it returns, no goroutine is left, and the node keeps the logs.
 // It may be called more than once.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.wire.Drain()

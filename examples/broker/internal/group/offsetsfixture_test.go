@@ -135,7 +135,7 @@ func (l *fakeLog) waits() int {
 	return len(l.waiting)
 }
 
-// settle waits for the done calls in other goroutines.
+// waitForCalls waits for the done calls in other goroutines.
 func (l *fakeLog) waitForCalls() {
 	under := func() bool {
 		l.mu.Lock()

@@ -11,8 +11,8 @@ import (
 )
 
 // The record batch of message format 2. kmsg.RecordBatch decodes it. This file adds the parts that
-// a broker needs: it checks the checksum over the raw bytes, and writes the offset into the batch in
-// place, so that batches pass through unopened, compressed or not.
+// a broker needs: it checks the checksum over the raw bytes, and writes the offset into the batch
+// in place, so that batches pass through unopened, compressed or not.
 const (
 	batchHeader   = 61 // up to the first record
 	lengthEnd     = 12 // the length field counts the bytes after it

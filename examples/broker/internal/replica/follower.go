@@ -73,10 +73,10 @@ func (p *Partition) rebuildProducers() {
 	p.log.Each(func(b *kmsg.RecordBatch) { p.noteProducerLocked(b, now) })
 }
 
-// TruncateToDivergence truncates the log to the divergence point. theirs is the leader's answer about this
-// replica's last epoch: the largest epoch in its log that is not above that one, and where it ends.
-// Finding the point may take several rounds. TruncateToDivergence returns the number of committed records that
-// it truncated, which must be 0.
+// TruncateToDivergence truncates the log to the divergence point. theirs is the leader's answer
+// about this replica's last epoch: the largest epoch in its log that is not above that one, and
+// where it ends. Finding the point may take several rounds. TruncateToDivergence returns the
+// number of committed records that it truncated, which must be 0.
 func (p *Partition) TruncateToDivergence(epoch int32, theirs log.EpochStart) (lost int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// LeaderEpoch is a partition in one leader epoch, and the key on which operations wait for the leader's
-// watermarks. When the epoch ends, its watermarks count as infinite: operations on it complete,
-// find that this broker no longer leads, and answer NOT_LEADER_OR_FOLLOWER. An operation on several
-// partitions goes on waiting for the others.
+// LeaderEpoch is a partition in one leader epoch, and the key on which operations wait for the
+// leader's watermarks. When the epoch ends, its watermarks count as infinite: operations on it
+// complete, find that this broker no longer leads, and answer NOT_LEADER_OR_FOLLOWER. An operation
+// on several partitions goes on waiting for the others.
 type LeaderEpoch struct {
 	meta.PartitionKey
 	Epoch int32

@@ -123,7 +123,7 @@ func (c *Conn) leave() {
 	}
 }
 
-// settle releases the charges for responses that were sent or never will be.
+// release returns the charges for responses that were sent or never will be.
 func (c *Conn) release() {
 	c.srv.outbound.Add(-c.out.held)
 	c.srv.queuedSum.Add(-c.out.size)

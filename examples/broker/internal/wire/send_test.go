@@ -263,7 +263,7 @@ func TestAnswersThatExit(t *testing.T) {
 }
 
 // A drain waits for a response that is being sent, and for those behind it.
-func TestDrainWaitsForWhatIsBeingSent(t *testing.T) {
+func TestDrainWaitsForSends(t *testing.T) {
 	waiting := make(chan *Reply, 2)
 	s := serving(t, Options{Handle: func(_ *Conn, _ kmsg.Request, r *Reply) { waiting <- r }})
 	c := kafkatest.Dial(t, s.Addr().String())

@@ -111,7 +111,7 @@ var lookFaults = []fault{
 	}},
 	{name: "requeue takes the living", found: []string{"D9 requeue is"}, rig: func(r *rigged) {
 		r.requeues(func(key string, do func(string) store.RequeueResult) store.RequeueResult {
-			if result := do(key); result != store.RequeueLives {
+			if result := do(key); result != store.RequeueExists {
 				return result
 			}
 			r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) { t.Due = 1 })
@@ -157,7 +157,7 @@ var lookFaults = []fault{
 			return got
 		})
 	}},
-	{name: "a dead letter waits, too", found: []string{"D9 Bury"}, rig: func(r *rigged) {
+	{name: "a dead letter waits, too", found: []string{"D9 DeadLetter"}, rig: func(r *rigged) {
 		r.list = func(ctx context.Context, n int, q store.Query) (store.Page, error) {
 			page, err := r.Store.List(ctx, n, q)
 			if err != nil || len(page.Records) > 0 || q.After.At > 0 || q.State != store.Waiting {
@@ -348,7 +348,7 @@ var lookFaults = []fault{
 	}},
 	{name: "Look passes over leases that ran out", found: []string{"horizons"}, rig: func(r *rigged) {
 		r.look = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
-			horizons, err := r.Store.Look(ctx, shards)
+			horizons, err := r.Store.Horizons(ctx, shards)
 			for i, h := range horizons {
 				if h.NextLeaseEnd < h.Now {
 					horizons[i].NextLeaseEnd = 0
@@ -366,7 +366,7 @@ var lookFaults = []fault{
 			return result
 		})
 		r.look = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
-			horizons, err := r.Store.Look(ctx, shards)
+			horizons, err := r.Store.Horizons(ctx, shards)
 			for i, h := range horizons {
 				if old := first[h.NextLeaseEnd]; old != 0 {
 					horizons[i].NextLeaseEnd = old

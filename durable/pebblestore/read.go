@@ -61,13 +61,13 @@ func (l *lease) record() store.Record {
 	return r
 }
 
-// lookPatience is how long Look waits for locked shards once it has read one.
-const lookPatience = time.Second
+// pollTimeout is how long Horizons waits for locked shards once it has read one.
+const pollTimeout = time.Second
 
-// Look returns the horizons of shards, from memory; see [store.Store]. It reads locked shards last,
+// Horizons returns the horizons of shards, from memory; see [store.Store]. It reads locked shards last,
 // for example those that a call holds while the disk hangs. If it has read others, it waits at most
 // a second for the locked ones.
-func (s *Store) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
+func (s *Store) Horizons(ctx context.Context, shards []int) ([]store.Horizon, error) {
 	horizons := make([]store.Horizon, len(shards))
 	var locked []int // indexes in shards
 	for i, n := range shards {
@@ -91,7 +91,7 @@ func (s *Store) Look(ctx context.Context, shards []int) ([]store.Horizon, error)
 	defer cancel()
 	if len(locked) < len(shards) {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, lookPatience, fmt.Errorf("shard %d was locked for %v", shards[locked[0]], lookPatience))
+		ctx, stop = context.WithTimeoutCause(ctx, pollTimeout, fmt.Errorf("shard %d was locked for %v", shards[locked[0]], pollTimeout))
 		defer stop()
 	}
 	for at, i := range locked {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// book combines the events of all ledgers.
-type book struct {
+// history combines the events of all ledgers.
+type history struct {
 	mu     sync.Mutex
 	tails  []*tail
 	timers map[int]*timerLife
@@ -55,8 +55,8 @@ type move struct {
 	moved       bool
 }
 
-func newBook(paths ...string) *book {
-	b := &book{
+func newBook(paths ...string) *history {
+	b := &history{
 		timers: make(map[int]*timerLife), keys: make(map[int][]*step),
 		acks: make(map[string]int), ids: make(map[string]int), wrong: make(map[string]bool),
 		schedules: make(map[int]*scheduleLife), latest: make(map[int]int), occurrences: make(map[string]int),
@@ -68,7 +68,7 @@ func newBook(paths ...string) *book {
 }
 
 // read adds the new events of all ledgers.
-func (b *book) read() error {
+func (b *history) read() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, t := range b.tails {
@@ -79,13 +79,13 @@ func (b *book) read() error {
 	return nil
 }
 
-func (b *book) liveCounts() counts {
+func (b *history) liveCounts() counts {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.live
 }
 
-func (b *book) timer(number int) *timerLife {
+func (b *history) timer(number int) *timerLife {
 	t := b.timers[number]
 	if t == nil {
 		t = &timerLife{}
@@ -95,7 +95,7 @@ func (b *book) timer(number int) *timerLife {
 }
 
 // add adds an event.
-func (b *book) add(e event) error {
+func (b *history) add(e event) error {
 	if e.Schedule != 0 {
 		return b.addSchedule(e)
 	}
@@ -139,7 +139,7 @@ func (b *book) add(e event) error {
 
 // sent adds a schedule request, which can be a repetition. Operations on a key do not overlap, so
 // the key's last step is the one in progress.
-func (b *book) sent(t *timerLife, e event) {
+func (b *history) sent(t *timerLife, e event) {
 	b.live.sent++
 	steps := b.keys[e.Key]
 	if n := len(steps); n > 0 && steps[n-1].timer == t {
@@ -153,7 +153,7 @@ func (b *book) sent(t *timerLife, e event) {
 	b.keys[e.Key] = append(steps, t.step)
 }
 
-func (b *book) cancelSent(key int) {
+func (b *history) cancelSent(key int) {
 	steps := b.keys[key]
 	if n := len(steps); n > 0 && steps[n-1].timer == nil && steps[n-1].acked == 0 {
 		steps[n-1].sends++
@@ -162,7 +162,7 @@ func (b *book) cancelSent(key int) {
 	b.keys[key] = append(steps, &step{sends: 1})
 }
 
-func (b *book) arrived(t *timerLife, at int64, succeeded bool) {
+func (b *history) arrived(t *timerLife, at int64, succeeded bool) {
 	t.arrivals = append(t.arrivals, at)
 	if !succeeded {
 		return

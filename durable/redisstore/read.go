@@ -74,7 +74,7 @@ func (s *Store) List(ctx context.Context, n int, q store.Query) (store.Page, err
 	}
 	home := map[store.State]string{store.Waiting: "w", store.Leased: "l", store.Dead: "d"}[q.State]
 	v, err := s.call(ctx, s.read(s.shards[n], listScript,
-		home, int64(q.After.At), q.After.Key, q.Limit, q.Look(), q.Prefix, q.Topic, store.LowerASCII(q.Error)))
+		home, int64(q.After.At), q.After.Key, q.Limit, q.ScanLimit(), q.Prefix, q.Topic, store.LowerASCII(q.Error)))
 	if err != nil {
 		return store.Page{}, explained(err)
 	}
@@ -125,17 +125,17 @@ func listed(state store.State, r *reply, i int) (store.Record, error) {
 	return record, nil
 }
 
-// lookPatience is how long Look waits for the other servers once one has answered.
-const lookPatience = time.Second
+// pollTimeout is how long Horizons waits for the other servers once one has answered.
+const pollTimeout = time.Second
 
-// Look returns the horizons of shards; see [store.Store]. It sends one command for each shard. Once
+// Horizons returns the horizons of shards; see [store.Store]. It sends one command for each shard. Once
 // a server has answered, the others have another second.
-func (s *Store) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
+func (s *Store) Horizons(ctx context.Context, shards []int) ([]store.Horizon, error) {
 	requests := make([]*request, len(shards))
 	for i, n := range shards {
-		requests[i] = s.read(s.shards[n], lookScript)
+		requests[i] = s.read(s.shards[n], horizonsScript)
 	}
-	replies, err := s.callAll(ctx, requests, lookPatience)
+	replies, err := s.callAll(ctx, requests, pollTimeout)
 	if replies == nil {
 		return nil, explained(err)
 	}

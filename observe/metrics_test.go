@@ -54,7 +54,7 @@ func numbered[S any]() (st S) {
 }
 
 // Each metric has the value that its name says.
-func TestFigures(t *testing.T) {
+func TestMetrics(t *testing.T) {
 	wheel, purg, sched := numbered[timingwheel.Stats](), numbered[purgatory.Stats](), numbered[scheduler.Stats]()
 	call, poll, queue := numbered[calls.Stats](), numbered[longpoll.Stats](), numbered[delayqueue.Stats]()
 	for kind, c := range map[string]struct {
@@ -65,7 +65,7 @@ func TestFigures(t *testing.T) {
 			"timers": wheel.Pending, "ready": wheel.Ready, "overdue_seconds": int(wheel.Overdue.Seconds()),
 			"late_seconds": wheel.Late, "scheduled_total": wheel.Scheduled,
 			"ended_total how=expired": wheel.Expired, "ended_total how=stopped": wheel.Stopped,
-			"ended_total how=discarded": wheel.Discarded, "ended_total how=handed_back": wheel.HandedBack,
+			"ended_total how=discarded": wheel.Discarded, "ended_total how=returned": wheel.Returned,
 			"refused_total cause=full": wheel.RefusedFull, "refused_total cause=closed": wheel.RefusedClosed,
 			"panics_total": wheel.Panics, "cascaded_total": wheel.Cascaded, "wakeups_total": wheel.Wakeups,
 			"empty_wakeups_total": wheel.EmptyWakeups, "workers_busy": wheel.Workers - wheel.Idle,
@@ -84,7 +84,7 @@ func TestFigures(t *testing.T) {
 		"scheduler": {func(s *sheet) { s.scheduler(sched) }, map[string]any{
 			"pending": sched.Pending, "jobs": sched.Jobs, "scheduled_total": sched.Scheduled,
 			"ended_total how=ended": sched.Ended, "ended_total how=stopped": sched.Stopped,
-			"ended_total how=discarded": sched.Discarded, "ended_total how=handed_back": sched.HandedBack,
+			"ended_total how=discarded": sched.Discarded, "ended_total how=returned": sched.Returned,
 			"refused_total cause=full": sched.RefusedFull, "refused_total cause=closed": sched.RefusedClosed,
 			"panics_total": sched.Panics, "clock_steps_total": sched.ClockSteps,
 		}},
@@ -101,7 +101,7 @@ func TestFigures(t *testing.T) {
 		}},
 		"polls": {func(s *sheet) { s.polls(poll) }, map[string]any{
 			"waiting": poll.Pending, "clients": poll.Clients,
-			"ended_total how=ready": poll.Ready, "ended_total how=expired": poll.Expired, "ended_total how=hung_up": poll.HungUp,
+			"ended_total how=ready": poll.Ready, "ended_total how=expired": poll.Expired, "ended_total how=hung_up": poll.Disconnected,
 			"ended_total how=cancelled": poll.Cancelled,
 			"ended_total how=invalid":   poll.Invalid, "ended_total how=limited": poll.Limited,
 			"ended_total how=refused": poll.Refused, "ended_total how=failed": poll.Failed,

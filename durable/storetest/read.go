@@ -18,7 +18,7 @@ var lookTests = []test{
 	{"pages of what is leased, by the end of the lease and key", check(leasedPages)},
 	{"a leased timer shows the token of its claim", check(tokensShown)},
 	{"a filter chooses by prefix, topic and error", check(filters)},
-	{"D12 a filter looks at a bounded number for each page", check(filterLooks)},
+	{"D12 a filter looks at a bounded number for each page", check(filterScans)},
 	{"a query that is out of bounds is refused", check(queryChecked)},
 	{"D12 what changes between pages", check(scanWhileChanging)},
 	{"Stats counts by home, and what is overdue", check(statsCount)},
@@ -69,7 +69,7 @@ func scanPages(f *fixture) {
 	}
 	// The pages do not have leased and dead timers.
 	leases := f.claim(3)
-	f.ended(leases[0], store.Bury)
+	f.ended(leases[0], store.DeadLetter)
 	f.Len(f.list(0, store.Waiting, 3), 4)
 	f.Len(f.list(0, store.Dead, 3), 1)
 }
@@ -112,13 +112,13 @@ func scanDeadPages(f *fixture) {
 	f.putAll("a", "b", "c", "d", "e")
 	leases := f.claim(5)
 	for _, i := range []int{3, 1} { // d and b, at different times if time can be moved
-		f.ended(leases[i], store.Bury)
+		f.ended(leases[i], store.DeadLetter)
 		if f.Advance != nil {
 			f.advance(time.Second)
 		}
 	}
-	f.ended(leases[0], store.Bury)
-	f.ended(leases[2], store.Bury)
+	f.ended(leases[0], store.DeadLetter)
+	f.ended(leases[2], store.DeadLetter)
 	whole := f.list(0, store.Dead, store.MaxItems)
 	f.Len(whole, 4)
 	if f.Frozen {
@@ -187,7 +187,7 @@ func tokensShown(f *fixture) {
 	f.NotEqual(a.Token, leases[0].Token)
 	for i, l := range leases {
 		shown(l.Key, l.Token)
-		f.ended(l, []store.EndKind{store.Retry, store.Bury, store.GiveBack}[i])
+		f.ended(l, []store.EndKind{store.Retry, store.DeadLetter, store.Release}[i])
 		shown(l.Key, store.Token{})
 	}
 }
@@ -249,7 +249,7 @@ func filters(f *fixture) {
 			leases = f.claim(20)
 		case store.Leased:
 			for _, l := range leases {
-				f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Bury, Error: errorOf(l.Key)}))
+				f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.DeadLetter, Error: errorOf(l.Key)}))
 			}
 		}
 	}
@@ -266,8 +266,8 @@ func errorOf(key string) string {
 	return ""
 }
 
-func filterLooks(f *fixture) {
-	const n = store.MaxLook + store.MaxLook/2
+func filterScans(f *fixture) {
+	const n = store.MaxScan + store.MaxScan/2
 	for i := range n / store.MaxItems {
 		var entries []store.Entry
 		for j := range store.MaxItems {
@@ -331,7 +331,7 @@ func scanWhileChanging(f *fixture) {
 func statsCount(f *fixture) {
 	f.fill(0, 4)
 	leases := f.claim(3)
-	f.ended(leases[0], store.Bury)
+	f.ended(leases[0], store.DeadLetter)
 	f.put(entry(leases[1].Key)) // a successor is not counted
 	e := entry("later")
 	e.At = f.look(0).Now + 3_600_000
@@ -368,13 +368,13 @@ func scheduledCount(f *fixture) {
 	f.put(entry("a")) // another successor
 	is(5, "a successor, and another")
 	for _, l := range leases {
-		f.ended(l, map[string]store.EndKind{"a": store.Done, "b": store.Bury}[l.Key])
+		f.ended(l, map[string]store.EndKind{"a": store.Done, "b": store.DeadLetter}[l.Key])
 	}
 	f.requeue("b")
 	f.reschedule(store.Move{Key: "b", At: 7})
 	is(5, "what is no scheduling")
 	for _, l := range f.claim(2) {
-		f.ended(l, store.Bury)
+		f.ended(l, store.DeadLetter)
 	}
 	f.put(entry("b"))
 	is(6, "replacing a dead letter")
@@ -431,7 +431,7 @@ func dueCounts(f *fixture) {
 	next := entry(leases[0].Key)
 	next.At = 15
 	f.put(next)
-	f.ended(leases[1], store.Bury)
+	f.ended(leases[1], store.DeadLetter)
 	left := 0
 	for _, r := range f.list(0, store.Waiting, 20) {
 		if r.Due < 20 {
@@ -458,8 +458,8 @@ func edgesChecked(f *fixture) {
 	}
 }
 
-// horizons makes the calls that move a horizon. The fixture compares each reply with Look; this
-// test compares Look with the known times.
+// horizons makes the calls that move a horizon. The fixture compares each reply with Horizons; this
+// test compares Horizons with the known times.
 func horizons(f *fixture) {
 	is := func(due, leaseEnd store.Millis) {
 		f.Helper()
@@ -480,7 +480,7 @@ func horizons(f *fixture) {
 	is(store.MaxMillis, min(a.End, b.End))
 	_, end := f.extend(a.Holder, 3*testLease)
 	is(store.MaxMillis, min(b.End, end))
-	f.ended(b, store.GiveBack)
+	f.ended(b, store.Release)
 	is(2, end)
 	f.reschedule(store.Move{Key: "b", At: 77})
 	is(77, end)
@@ -495,7 +495,7 @@ func horizons(f *fixture) {
 	f.ended(a, store.Done)
 	is(5, 0)
 	a = f.claimOne("a")
-	f.ended(a, store.Bury)
+	f.ended(a, store.DeadLetter)
 	is(store.MaxMillis, 0)
 	f.requeue("a")
 	is(f.get("a").Due, 0)
@@ -507,10 +507,10 @@ func horizons(f *fixture) {
 	f.cancel("far")
 	f.ended(a, store.Done)
 	is(0, 0)
-	hs, err := f.Store.Look(f.ctx, slices.Repeat([]int{0}, 3))
+	hs, err := f.Store.Horizons(f.ctx, slices.Repeat([]int{0}, 3))
 	f.NoError(err)
 	f.Len(hs, 3)
-	hs, err = f.Store.Look(f.ctx, nil)
+	hs, err = f.Store.Horizons(f.ctx, nil)
 	f.NoError(err)
 	f.Empty(hs)
 }

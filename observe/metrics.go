@@ -20,7 +20,7 @@ func (s *sheet) wheel(st timingwheel.Stats) {
 	s.counter("scheduled_total", "Timers accepted", st.Scheduled)
 	s.labelled("ended_total", "Timers that ended, by how", "how",
 		labelled{"expired", st.Expired}, labelled{"stopped", st.Stopped},
-		labelled{"discarded", st.Discarded}, labelled{"handed_back", st.HandedBack})
+		labelled{"discarded", st.Discarded}, labelled{"returned", st.Returned})
 	s.refused("Timers", st.RefusedFull, st.RefusedClosed)
 	s.counter("panics_total", "Panics of the expiry function", st.Panics)
 	s.counter("cascaded_total", "Moves of a timer to a lower level", st.Cascaded)
@@ -58,7 +58,7 @@ func (s *sheet) outcomes(what string, completed, expired, cancelled, closed, fai
 // waited adds a histogram for each outcome.
 func (s *sheet) waited(help string, by [purgatory.Failed + 1]histogram.Durations) {
 	for o := purgatory.Completed; o <= purgatory.Failed; o++ {
-		*s = append(*s, Figure{
+		*s = append(*s, Metric{
 			Name: "waited_seconds", Help: help, Type: Histogram,
 			Label: "outcome", LabelValue: o.String(), Durations: by[o],
 		})
@@ -71,7 +71,7 @@ func (s *sheet) scheduler(st scheduler.Stats) {
 	s.counter("scheduled_total", "Calls and jobs accepted", st.Scheduled)
 	s.labelled("ended_total", "Calls and jobs that ended, by how", "how",
 		labelled{"ended", st.Ended}, labelled{"stopped", st.Stopped},
-		labelled{"discarded", st.Discarded}, labelled{"handed_back", st.HandedBack})
+		labelled{"discarded", st.Discarded}, labelled{"returned", st.Returned})
 	s.refused("Calls and jobs", st.RefusedFull, st.RefusedClosed)
 	s.counter("panics_total", "Panics of functions, schedules and hooks", st.Panics)
 	s.counter("clock_steps_total", "Times that the wall clock was found to have been set", st.ClockSteps)
@@ -94,7 +94,7 @@ func (s *sheet) polls(st longpoll.Stats) {
 	s.gauge("waiting", "Polls that wait", float64(st.Pending))
 	s.gauge("clients", "Clients that have a poll waiting, if they are told apart", float64(st.Clients))
 	s.labelled("ended_total", "Polls that ended, by how", "how",
-		labelled{"ready", st.Ready}, labelled{"expired", st.Expired}, labelled{"hung_up", st.HungUp},
+		labelled{"ready", st.Ready}, labelled{"expired", st.Expired}, labelled{"hung_up", st.Disconnected},
 		labelled{"cancelled", st.Cancelled},
 		labelled{"invalid", st.Invalid}, labelled{"limited", st.Limited}, labelled{"refused", st.Refused},
 		labelled{"failed", st.Failed})

@@ -34,8 +34,8 @@ func (f *fleet) incidents() []incident {
 	return append(all, incident{at: 0.55, whom: f.runners[1]})
 }
 
-// trouble runs the incidents, and returns when all are done.
-func (t *tour) trouble(ctx context.Context, start time.Time) error {
+// faults runs the incidents, and returns when all are done.
+func (t *tour) faults(ctx context.Context, start time.Time) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var first error

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// fate is the consequence of an error for the request.
-type fate struct {
+// errorClass is the consequence of an error for the request.
+type errorClass struct {
 	received bool         // it may have been executed
 	again    bool         // sending it again may help
 	reload   bool         // the slots may have moved
@@ -27,36 +27,36 @@ type unsent struct{ error }
 
 func (e *unsent) Unwrap() error { return e.error }
 
-func fateOf(err error) fate {
+func classify(err error) errorClass {
 	switch c := code(err); c {
 	case "":
 	case "MOVED", "ASK":
-		f := fate{again: true, reload: true}
+		f := errorClass{again: true, reload: true}
 		if words := strings.Fields(err.Error()); len(words) == 3 && !strings.HasPrefix(words[2], ":") {
 			f.to = target{addr: words[2], asking: c == "ASK"}
 		}
 		return f
 	case "EXPIRED": // or the server's clock is ahead of the time that it last sent
-		f := fate{again: true}
+		f := errorClass{again: true}
 		_, _ = fmt.Sscanf(err.Error(), "EXPIRED %d", &f.present)
 		return f
 	case "READONLY", "CLUSTERDOWN", "MASTERDOWN", "LOADING":
-		return fate{again: true, reload: true}
+		return errorClass{again: true, reload: true}
 	case "TRYAGAIN", "BUSY", "NOREPLICAS", "NOSCRIPT":
-		return fate{again: true}
+		return errorClass{again: true}
 	default:
 		// MAXCLIENTS has no code of its own.
-		return fate{received: raised(c, err), again: strings.Contains(err.Error(), "max number of clients")}
+		return errorClass{received: raised(c, err), again: strings.Contains(err.Error(), "max number of clients")}
 	}
 	var before *unsent
 	var op *net.OpError
 	switch {
 	case errors.Is(err, redis.ErrClosed):
-		return fate{}
+		return errorClass{}
 	case errors.As(err, &before), errors.Is(err, redis.ErrPoolTimeout), errors.As(err, &op) && op.Op == "dial":
-		return fate{again: true, reload: true}
+		return errorClass{again: true, reload: true}
 	}
-	return fate{received: true, again: true, reload: true}
+	return errorClass{received: true, again: true, reload: true}
 }
 
 // raised reports whether an error ended a script, which may have written before: for example

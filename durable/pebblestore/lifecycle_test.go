@@ -11,9 +11,9 @@ import (
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
 )
 
-// BenchmarkWorkerLives runs timers from Schedule to the end of an empty handler: due at once, in
+// BenchmarkWorkerLifecycles runs timers from Schedule to the end of an empty handler: due at once, in
 // batches of 100, by two producers.
-func BenchmarkWorkerLives(b *testing.B) {
+func BenchmarkWorkerLifecycles(b *testing.B) {
 	for _, concurrency := range []int{64, 1000} {
 		b.Run(fmt.Sprintf("concurrency=%d", concurrency), func(b *testing.B) {
 			engine, err := pebblestore.Open(b.TempDir(), pebblestore.Options{})

@@ -6,33 +6,33 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// lookSoon makes lookLoop poll the preferred shards early.
-func (w *Worker) lookSoon() {
+// pollSoon makes pollLoop poll the preferred shards early.
+func (w *Worker) pollSoon() {
 	select {
-	case w.lookNow <- struct{}{}:
+	case w.pollNow <- struct{}{}:
 	default:
 	}
 }
 
 const (
-	// lookEvery is how often a worker polls the horizons of its preferred shards, because events
+	// pollEvery is how often a worker polls the horizons of its preferred shards, because events
 	// can be lost unnoticed.
-	lookEvery = time.Second
-	// lookPause is the shortest time between two polls, however many triggers there are.
-	lookPause = 50 * time.Millisecond
+	pollEvery = time.Second
+	// pollPause is the shortest time between two polls, however many triggers there are.
+	pollPause = 50 * time.Millisecond
 )
 
-func (w *Worker) lookLoop() {
-	every := time.NewTicker(lookEvery)
+func (w *Worker) pollLoop() {
+	every := time.NewTicker(pollEvery)
 	defer every.Stop()
 	for {
 		select {
 		case <-every.C:
-		case <-w.lookNow:
+		case <-w.pollNow:
 		case <-w.calls.Done():
 			return
 		}
-		if w.look() && !w.sleep(lookPause) {
+		if w.look() && !w.sleep(pollPause) {
 			return
 		}
 	}
@@ -54,7 +54,7 @@ func (w *Worker) look() bool {
 	if len(numbers) == 0 {
 		return false
 	}
-	missing, err := w.lookAt(numbers)
+	missing, err := w.pollShards(numbers)
 	if len(missing) == len(numbers) {
 		w.answered("look", -1, err)
 		return true // the next poll is at most a second away
@@ -65,20 +65,20 @@ func (w *Worker) look() bool {
 	for _, number := range missing {
 		s := &w.shards[number]
 		s.apart = true
-		w.group.Go(func() { w.lookApart(s, err) })
+		w.group.Go(func() { w.pollApart(s, err) })
 	}
 	return true
 }
 
-// lookApart polls the horizon of one shard, which failed with err, until it answers.
-func (w *Worker) lookApart(s *shard, err error) {
+// pollApart polls the horizon of one shard, which failed with err, until it answers.
+func (w *Worker) pollApart(s *shard, err error) {
 	for failures := 1; ; failures++ {
 		w.answered("look", s.number, err)
 		if !w.sleep(pause(failures)) {
 			return
 		}
 		var missing []int
-		if missing, err = w.lookAt([]int{s.number}); len(missing) == 0 {
+		if missing, err = w.pollShards([]int{s.number}); len(missing) == 0 {
 			break
 		}
 	}
@@ -88,12 +88,12 @@ func (w *Worker) lookApart(s *shard, err error) {
 	s.apart = false
 }
 
-// lookAt reads the horizons of shards in one call, and acts on them. It returns the shards that
+// pollShards reads the horizons of shards in one call, and acts on them. It returns the shards that
 // could not be read, and the error.
-func (w *Worker) lookAt(numbers []int) (missing []int, err error) {
+func (w *Worker) pollShards(numbers []int) (missing []int, err error) {
 	sent := w.now()
 	ctx, cancel := w.call()
-	horizons, err := w.store.Look(ctx, numbers)
+	horizons, err := w.store.Horizons(ctx, numbers)
 	cancel()
 	arrived := w.now()
 	w.mu.Lock()
@@ -119,18 +119,18 @@ func (w *Worker) lookAt(numbers []int) (missing []int, err error) {
 // been asked.
 //
 // That costs one check of each shard per turnEvery, however many workers there are. A worker
-// without free slots uses its turn later: so a worker with free slots, of n workers, checks each
-// shard at least every (n-1) turns.
+// that has no free slot during its whole turn skips it, and its shards wait for the next turn: so
+// of n workers, one with free slots checks each shard at least every (n-1) turns.
 const (
 	turnEvery = 5 * time.Second
 	helpAfter = 2 * time.Second
-	// watchFor is how long a worker polls a shard every lookEvery after it had to help there,
+	// watchFor is how long a worker polls a shard every pollEvery after it had to help there,
 	// because the timers that come due next are likely to need help too.
 	watchFor = 10 * time.Second
 )
 
 func (w *Worker) helpLoop() {
-	every := time.NewTicker(lookEvery)
+	every := time.NewTicker(pollEvery)
 	defer every.Stop()
 	last := int64(-1)
 	for {
@@ -147,7 +147,7 @@ func (w *Worker) helpLoop() {
 			last = turn
 		}
 		if len(numbers) > 0 {
-			_, _ = w.lookAt(numbers) // the preferred worker's poll reports errors
+			_, _ = w.pollShards(numbers) // the preferred worker's poll reports errors
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/seed-782fa212/limbo/histogram"
 )
 
-// Figure is a metric: a number or a histogram of durations, with its metadata.
-type Figure struct {
+// Metric is a metric: a number or a histogram of durations, with its metadata.
+type Metric struct {
 	// Name follows Prometheus's conventions, without the prefix of "limbo_" and the source's
 	// kind: operations, ended_total, waited_seconds.
 	Name string
@@ -35,20 +35,20 @@ const (
 )
 
 // sheet collects the metrics of a source.
-type sheet []Figure
+type sheet []Metric
 
 func (s *sheet) gauge(name, help string, v float64) {
-	*s = append(*s, Figure{Name: name, Help: help, Value: v})
+	*s = append(*s, Metric{Name: name, Help: help, Value: v})
 }
 
 func (s *sheet) counter(name, help string, v uint64) {
-	*s = append(*s, Figure{Name: name, Help: help, Type: Counter, Value: float64(v)})
+	*s = append(*s, Metric{Name: name, Help: help, Type: Counter, Value: float64(v)})
 }
 
 // labelled adds counters of one name.
 func (s *sheet) labelled(name, help, label string, values ...labelled) {
 	for _, v := range values {
-		*s = append(*s, Figure{Name: name, Help: help, Type: Counter, Label: label, LabelValue: v.value, Value: float64(v.n)})
+		*s = append(*s, Metric{Name: name, Help: help, Type: Counter, Label: label, LabelValue: v.value, Value: float64(v.n)})
 	}
 }
 
@@ -58,7 +58,7 @@ type labelled struct {
 }
 
 func (s *sheet) durations(name, help string, h histogram.Durations) {
-	*s = append(*s, Figure{Name: name, Help: help, Type: Histogram, Durations: h})
+	*s = append(*s, Metric{Name: name, Help: help, Type: Histogram, Durations: h})
 }
 
 func (s *sheet) seconds(name, help string, d time.Duration) { s.gauge(name, help, d.Seconds()) }

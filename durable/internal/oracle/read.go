@@ -37,7 +37,7 @@ func (o *Store) List(ctx context.Context, n int, q store.Query) (store.Page, err
 	})
 	page := store.Page{Next: q.After}
 	for i, t := range rest {
-		if i == q.Look() || len(page.Records) == q.Limit {
+		if i == q.ScanLimit() || len(page.Records) == q.Limit {
 			page.More = true
 			break
 		}
@@ -72,8 +72,8 @@ func Earlier(a, b store.Millis) store.Millis {
 	return min(a, b)
 }
 
-// Look returns the horizons of shards.
-func (o *Store) Look(ctx context.Context, shards []int) ([]store.Horizon, error) {
+// Horizons returns the horizons of shards.
+func (o *Store) Horizons(ctx context.Context, shards []int) ([]store.Horizon, error) {
 	horizons := make([]store.Horizon, len(shards))
 	for i, n := range shards {
 		s, now, err := o.begin(ctx, n)
