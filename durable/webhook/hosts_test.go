@@ -19,7 +19,7 @@ func enters(ctx context.Context, hs *hosts, name string) chan error {
 	go func() {
 		d, err := hs.enter(ctx, name)
 		if err == nil && d > 0 {
-			err = errors.New("put off")
+			err = errors.New("postponed")
 		}
 		done <- err
 	}()
@@ -33,7 +33,7 @@ func TestPlaceIsHandedOver(t *testing.T) {
 		require.NoError(t, <-enters(t.Context(), hs, "a"))
 		waits := enters(t.Context(), hs, "a")
 		synctest.Wait()
-		require.EqualError(t, <-enters(t.Context(), hs, "a"), "put off") // one waits already
+		require.EqualError(t, <-enters(t.Context(), hs, "a"), "postponed") // one waits already
 		require.NoError(t, <-enters(t.Context(), hs, "b"))
 		hs.leave("a", time.Millisecond)
 		require.NoError(t, <-waits)
@@ -49,7 +49,7 @@ func TestWaitEnds(t *testing.T) {
 		hs := newHosts(1, time.Second, time.Minute)
 		require.NoError(t, <-enters(t.Context(), hs, "a"))
 		began := time.Now()
-		require.EqualError(t, <-enters(t.Context(), hs, "a"), "put off")
+		require.EqualError(t, <-enters(t.Context(), hs, "a"), "postponed")
 		require.Equal(t, time.Second, time.Since(began))
 
 		ctx, cancel := context.WithCancelCause(t.Context())

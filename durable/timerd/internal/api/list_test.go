@@ -99,7 +99,7 @@ func TestDeadLetters(t *testing.T) {
 
 	f.is(404, `{"key":"b/b","result":"not found"}`, "DELETE", "/timers/b%2Fb", "") // D4: a dead letter too
 	f.is(200, `{"key":"b/b","result":"requeued"}`, "POST", "/dead/b%2Fb", "")
-	f.is(409, `{"key":"b/b","result":"lives"}`, "POST", "/dead/b%2Fb", "")
+	f.is(409, `{"key":"b/b","result":"exists"}`, "POST", "/dead/b%2Fb", "")
 	f.is(404, `{"key":"x","result":"absent"}`, "POST", "/dead/x", "")
 	require.Equal(t, 1, f.claim("b/b").Attempt)
 	f.is(200, `{"key":"a","result":"purged"}`, "DELETE", "/dead/a", "")

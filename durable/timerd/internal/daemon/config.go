@@ -86,7 +86,7 @@ func (c Config) Check() error {
 		return flagError("tls-client-ca", c.TLSClientCA, "absent without -tls-cert")
 	}
 	if c.Workers < 0 || c.Workers > 10_000 {
-		return flagError("workers", fmt.Sprint(c.Workers), "0 (this process runs no call-backs) to 10000")
+		return flagError("workers", fmt.Sprint(c.Workers), "0 (this process runs no callbacks) to 10000")
 	}
 	if c.WaitReplicas != 0 && strings.HasPrefix(c.Store, "pebble:") {
 		return flagError("wait-replicas", fmt.Sprint(c.WaitReplicas), "0 with a store that has no replicas")

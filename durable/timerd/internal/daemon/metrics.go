@@ -38,12 +38,12 @@ func metricsOf(metrics *observe.Registry) http.Handler {
 func (d *daemon) calls() []observe.Metric {
 	st := d.hook.Stats()
 	calls := func(result string, n uint64) observe.Metric {
-		return observe.Metric{Name: "calls_total", Help: "Call-backs by what became of them", Type: observe.Counter, Label: "result", LabelValue: result, Value: float64(n)}
+		return observe.Metric{Name: "calls_total", Help: "Callbacks by what became of them", Type: observe.Counter, Label: "result", LabelValue: result, Value: float64(n)}
 	}
 	return []observe.Metric{
-		{Name: "hosts", Help: "Hosts with call-backs under way", Value: float64(st.Hosts)},
+		{Name: "hosts", Help: "Hosts with callbacks in progress", Value: float64(st.Hosts)},
 		calls("done", st.Done), calls("retried", st.Retried), calls("discarded", st.Discarded),
-		{Name: "postponed_total", Help: "Call-backs put off because their host had too many", Type: observe.Counter, Value: float64(st.Postponed)},
+		{Name: "postponed_total", Help: "Callbacks postponed because their host had too many", Type: observe.Counter, Value: float64(st.Postponed)},
 		{Name: "late_seconds", Help: "How long after its due time the first attempt of a timer began", Type: observe.Histogram, Durations: d.late.all()},
 	}
 }

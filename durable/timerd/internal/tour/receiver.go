@@ -54,7 +54,7 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	planned, err3 := plannedTime(r)
 	attempt, err2 := strconv.Atoi(r.Header.Get("Limbo-Attempt"))
 	if err != nil || err2 != nil || err3 != nil || !ok || (planned != 0) != (about.Schedule != 0) {
-		http.Error(w, "no call-back of the tour", http.StatusBadRequest)
+		http.Error(w, "no callback of the tour", http.StatusBadRequest)
 		return
 	}
 	status := http.StatusOK

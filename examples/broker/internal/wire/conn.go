@@ -165,10 +165,11 @@ func (c *Conn) hasRoomLocked() bool {
 }
 
 // waitForFrame blocks until a frame begins. A connection with a pending response may be silent
-// until it comes; an idle one only for IdleTimeout.
+// until it comes; any other only for IdleTimeout since its last request or response.
 func (c *Conn) waitForFrame() error {
+	deadline := time.Now().Add(c.srv.Limits.IdleTimeout)
 	for c.br.Buffered() == 0 {
-		if err := c.readBy(time.Now().Add(c.srv.Limits.IdleTimeout)); err != nil {
+		if err := c.readBy(deadline); err != nil {
 			return err
 		}
 		_, err := c.br.Peek(1)
@@ -176,13 +177,15 @@ func (c *Conn) waitForFrame() error {
 			if c.srv.Draining.Load() {
 				return errDraining
 			}
-			c.mu.Lock()
-			pending := len(c.queue)
-			c.mu.Unlock()
-			if pending > 0 {
-				continue
+			now := time.Now()
+			since := now
+			if ns := c.idleSince.Load(); ns != busy {
+				since = time.Unix(0, ns)
 			}
-			return errIdle
+			if deadline = since.Add(c.srv.Limits.IdleTimeout); !deadline.After(now) {
+				return errIdle
+			}
+			continue
 		}
 		if err != nil {
 			return err
