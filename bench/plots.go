@@ -56,7 +56,7 @@ var figurePlots = []figurePlot{
 	{"w11_rate.png", "W11", "ops_per_s", "bars", "", "W11 watch and complete, by goroutines", "operations a second", nil, false},
 	{"w12_wake.png", "W12", "", "spread", "", "W12 from a produce to the answer of the parked fetch it wakes", "ms", nil, false},
 	{"w13_schedules.png", "W13", "schedules_per_s", "bars", "", "W13 timers scheduled, an hour ahead, by timers", "timers a second", nil, false},
-	{"w13_lives.png", "W13", "lives_per_s", "bars", "", "W13 whole lives: scheduled, run and gone, by timers", "timers a second", nil, false},
+	{"w13_lifecycles.png", "W13", "lifecycles_per_s", "bars", "", "W13 whole lifecycles: scheduled, run and acknowledged, by timers", "timers a second", nil, false},
 	{"w13_lateness.png", "W13", "", "spread", "", "W13 lateness at 5,000 timers a second", "ms late; early ones are drawn at 0.001", nil, false},
 	{"w14_cost.png", "W14", "ns_per_op", "bars", "goroutines", "W14 a request and its reply, 100,000 in flight, by goroutines", "ns per request", nil, false},
 	{"w15_memory.png", "W15", "bytes_per_poll", "bars", "", "W15 the server's memory of a parked HTTP poll, by polls", "bytes of live heap and stacks", nil, false},

@@ -12,7 +12,7 @@ import (
 
 var durableWorkload = workload{
 	name: "W13", title: "durable: timers that outlive the process, in a store that is synced", size: "timers",
-	metrics: []string{"schedules_per_s", "lives_per_s", "late_p50_ms", "late_p99_ms", "early", "bytes_per_timer"},
+	metrics: []string{"schedules_per_s", "lifecycles_per_s", "late_p50_ms", "late_p99_ms", "early", "bytes_per_timer"},
 	full:    sizes("timers", 100_000),
 	quick:   sizes("timers", 2_000),
 }
@@ -77,8 +77,8 @@ func durables(j Job, open func() (durableTimers, error)) (Result, error) {
 	if err := withDurable(open, func(d durableTimers) error { return durableSchedules(j, d, m) }); err != nil {
 		return Result{}, fmt.Errorf("schedules: %w", err)
 	}
-	if err := withDurable(open, func(d durableTimers) error { return durableLives(j, d, m) }); err != nil {
-		return Result{}, fmt.Errorf("lives: %w", err)
+	if err := withDurable(open, func(d durableTimers) error { return durableLifecycles(j, d, m) }); err != nil {
+		return Result{}, fmt.Errorf("lifecycles: %w", err)
 	}
 	res := Result{Metrics: m}
 	err := withDurable(open, func(d durableTimers) error { return durableLateness(j, d, &res) })
@@ -178,7 +178,7 @@ func (r *durableRuns) late() error {
 	return fmt.Errorf("%d of %d timers have not run after %v", r.left.Load(), len(r.ran), durableLimit)
 }
 
-func durableLives(j Job, d durableTimers, m Metrics) error {
+func durableLifecycles(j Job, d durableTimers, m Metrics) error {
 	n := j.Params["timers"]
 	runs := newDurableRuns(n)
 	window := make(chan struct{}, durableWindow)
@@ -213,7 +213,7 @@ func durableLives(j Job, d durableTimers, m Metrics) error {
 	if err := ended(d); err != nil {
 		return err
 	}
-	m["lives_per_s"] = float64(n) / time.Since(begun).Seconds()
+	m["lifecycles_per_s"] = float64(n) / time.Since(begun).Seconds()
 	return nil
 }
 

@@ -108,7 +108,7 @@ func TestDurableMetrics(t *testing.T) {
 	require.False(t, res.TooSlow)
 	require.Equal(t, Metrics{
 		"schedules_per_s": 20_000, // two producers, a batch of 100 in 10 ms
-		"lives_per_s":     20_000,
+		"lifecycles_per_s":     20_000,
 		"bytes_per_timer": 7,
 		"early":           0, "late_p50_ms": 0, "late_p99_ms": 0,
 	}, res.Metrics)
@@ -151,13 +151,13 @@ func TestDurableErrorsEndTheJob(t *testing.T) {
 func TestDurableWorkload(t *testing.T) {
 	t.Parallel()
 	requireReady(t, redisReady)
-	results, _ := quickRun(t, "W13", []string{"w13_schedules.png", "w13_lives.png", "w13_lateness.png"})
+	results, _ := quickRun(t, "W13", []string{"w13_schedules.png", "w13_lifecycles.png", "w13_lateness.png"})
 	for _, r := range results {
 		for _, name := range durableWorkload.metrics {
 			require.Contains(t, r.Metrics, name)
 		}
 		require.Positive(t, r.Metrics["schedules_per_s"])
-		require.Positive(t, r.Metrics["lives_per_s"])
+		require.Positive(t, r.Metrics["lifecycles_per_s"])
 		if ours[r.Impl] {
 			require.Zero(t, r.Metrics["early"], r.Impl)
 		}

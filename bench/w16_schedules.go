@@ -9,7 +9,7 @@ import (
 var schedulesWorkload = workload{
 	name: "W16", title: "schedules: timers that recur, in a store that is synced", size: "schedules",
 	metrics: []string{
-		"puts_per_s", "bytes_per_schedule", "occurrences_per_s", "occurrences_per_life",
+		"puts_per_s", "bytes_per_schedule", "occurrences_per_s", "occurrences_per_lifecycle",
 		"late_p99_ms", "timers_late_p99_ms", "early",
 	},
 	full:  sizes("schedules", 100_000),
@@ -44,10 +44,10 @@ func recurring(j Job, open func() (durableTimers, error)) (Result, error) {
 	}{
 		{"puts", func(d recurringTimers) error { return puts(j, d, m) }},
 		{"occurrences", func(d recurringTimers) error { return occurrences(j, d, m) }},
-		{"lives", func(d recurringTimers) error {
-			lives := Metrics{}
-			err := durableLives(Job{Params: map[string]int{"timers": j.Params["schedules"]}}, d, lives)
-			m["occurrences_per_life"] = m["occurrences_per_s"] / lives["lives_per_s"]
+		{"lifecycles", func(d recurringTimers) error {
+			lifecycles := Metrics{}
+			err := durableLifecycles(Job{Params: map[string]int{"timers": j.Params["schedules"]}}, d, lifecycles)
+			m["occurrences_per_lifecycle"] = m["occurrences_per_s"] / lifecycles["lifecycles_per_s"]
 			return err
 		}},
 		{"lateness of timers", func(d recurringTimers) error {

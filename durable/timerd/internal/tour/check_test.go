@@ -82,7 +82,7 @@ func TestCheckFindsFaults(t *testing.T) {
 	}{
 		"good":                {events: with(first, ran), want: Summary{Timers: 1, Ran: 1, LateMS: LateMS{1, 1}}},
 		"handler early":       {events: with(first, []event{begins(99999, 1, "id")}, ran[1:]), want: Summary{Timers: 1, Ran: 1, Early: 1, LateMS: LateMS{1, 1}}},
-		"callback early":     {events: with(first, []event{replies(99999, 1, "id", 200)}), want: Summary{Timers: 1, Ran: 1, Early: 1}},
+		"callback early":      {events: with(first, []event{replies(99999, 1, "id", 200)}), want: Summary{Timers: 1, Ran: 1, Early: 1}},
 		"never ran":           {events: first, want: Summary{Timers: 1, Lost: 1}},
 		"only failed":         {events: with(first, []event{begins(100000, 1, "id"), replies(101000, 1, "id", 503)}), want: Summary{Timers: 1, Lost: 1, LateMS: LateMS{1, 1}}},
 		"no answer":           {events: first[:1], want: Summary{Lost: 1}},

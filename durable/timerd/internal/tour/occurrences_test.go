@@ -139,7 +139,7 @@ func TestCheckFindsFaultsOfSchedules(t *testing.T) {
 			want: wrong(gone, func(s *ScheduleSummary) { s.AfterDelete = 1 })},
 		"it is there though deleted": {events: with(created, ranAll(1000, 5000), deleted), counts: new(counts(5, 0)), want: wrong(gone, func(s *ScheduleSummary) { s.AfterDelete = 1 })},
 		"a gap before the deletion":  {events: with(created, ranAll(1000, 2000), ranAll(4000, 5000), counted(counts(4, 0)), deleted), want: wrong(gone, func(s *ScheduleSummary) { s.Created, s.Done, s.Lost = 4, 4, 1 })},
-		"no callback, then deleted": {events: with([]event{puts(100, skipping), answered(110, "created")}, ranAll(1000, 4000), counted(counts(5, 0)), deleted), want: wrong(gone, func(s *ScheduleSummary) { s.Created, s.Done, s.Lost = 4, 4, 1 })},
+		"no callback, then deleted":  {events: with([]event{puts(100, skipping), answered(110, "created")}, ranAll(1000, 4000), counted(counts(5, 0)), deleted), want: wrong(gone, func(s *ScheduleSummary) { s.Created, s.Done, s.Lost = 4, 4, 1 })},
 		"too many, then deleted":     {events: with(created, ranAll(1000, 5000), counted(counts(5, 1)), deleted), want: wrong(gone, func(s *ScheduleSummary) { s.Doubled = 1 })},
 	} {
 		t.Run(name, func(t *testing.T) {

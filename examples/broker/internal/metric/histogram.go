@@ -13,6 +13,7 @@ type Histogram struct {
 	durations histogram.Durations // guarded by mu
 }
 
+// Add counts a duration.
 func (h *Histogram) Add(d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
