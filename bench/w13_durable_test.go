@@ -107,10 +107,10 @@ func TestDurableMetrics(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, res.TooSlow)
 	require.Equal(t, Metrics{
-		"schedules_per_s": 20_000, // two producers, a batch of 100 in 10 ms
-		"lifecycles_per_s":     20_000,
-		"bytes_per_timer": 7,
-		"early":           0, "late_p50_ms": 0, "late_p99_ms": 0,
+		"schedules_per_s":  20_000, // two producers, a batch of 100 in 10 ms
+		"lifecycles_per_s": 20_000,
+		"bytes_per_timer":  7,
+		"early":            0, "late_p50_ms": 0, "late_p99_ms": 0,
 	}, res.Metrics)
 	require.Len(t, res.Quantiles, len(quantilePoints))
 }
