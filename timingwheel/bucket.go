@@ -2,8 +2,8 @@ package timingwheel
 
 // bucketState is a bucket's stage between the first timer and the last.
 //
-//	free ──new──▶ waiting ──flush──▶ ready      (lowest level: handed over whole)
-//	                 └─────flush──▶ cascading  (higher level, or timers pushed out)
+//	free ──new──▶ waiting ──flush──▶ ready      (lowest level)
+//	                 └─────flush──▶ cascading  (higher level, or deadlines extended)
 //	free ──new──▶ ready                        (timers that are due already)
 //
 // The advancer frees waiting and cascading buckets; the goroutine that removes a ready bucket's

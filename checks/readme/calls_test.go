@@ -44,7 +44,7 @@ func (c *client) read() {
 			c.calls.CloseWithError(err) // ends this connection's calls, and those that come
 			return
 		}
-		c.calls.Reply(id, reply) // false: it came too late
+		c.calls.Reply(id, reply) // false: the call has already ended
 	}
 }
 

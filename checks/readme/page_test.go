@@ -14,8 +14,8 @@ import (
 )
 
 // README
-// newPage returns a server, for loopback, of a live page at / and of what Prometheus
-// scrapes at /metrics.
+// newPage returns a server, for loopback, with a live page at / and Prometheus metrics at
+// /metrics.
 func newPage(fetches *purgatory.Purgatory[string], idle *keyed.Table[uint64, net.Conn]) (*http.Server, error) {
 	r := observe.New()
 	if _, err := r.Add("fetches", observe.Purgatory(fetches, nil)); err != nil {

@@ -25,7 +25,7 @@ func connections(id uint64, conn net.Conn) error {
 	if err := table.Set(id, conn, 30*time.Second); err != nil {
 		return err
 	}
-	// At each sign of life; keyed.ErrAbsent: too late, it has expired.
+	// At each message; keyed.ErrAbsent: the entry has expired.
 	if err := table.Touch(id, 30*time.Second); err != nil {
 		return err
 	}
