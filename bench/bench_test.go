@@ -58,17 +58,17 @@ func TestMedianAndSpread(t *testing.T) {
 	require.Equal(t, Stat{-1, -2, 0}, newStat([]float64{0, -2, -1}))
 }
 
-func TestFigures(t *testing.T) {
+func TestRoundSignificant(t *testing.T) {
 	for x, want := range map[float64]string{
 		0: "0", 12: "12", 0.12345: "0.123", 1.239: "1.24", 98.76: "98.8", 123.4: "123", 9999: "9999",
 		12345.6: "12,346", 1234567: "1,234,567", -1234567: "-1,234,567", 0.00042: "0.00042",
 	} {
 		require.Equal(t, want, number(x))
 	}
-	require.Equal(t, 92.13, figure(92.1312))
-	require.Equal(t, 0.0012, figure(0.00120000004))
-	require.Equal(t, 123457., figure(123456.7))
-	require.Equal(t, 0., figure(0))
+	require.Equal(t, 92.13, roundSignificant(92.1312))
+	require.Equal(t, 0.0012, roundSignificant(0.00120000004))
+	require.Equal(t, 123457., roundSignificant(123456.7))
+	require.Equal(t, 0., roundSignificant(0))
 	for n, want := range map[int]string{0: "0", 1: "1", 1000: "1k", 125_000: "125k", 1_000_000: "1M", 1_234: "1234", 100_000_000: "100M"} {
 		require.Equal(t, want, count(n))
 	}
@@ -213,7 +213,7 @@ func TestEachRowHasABar(t *testing.T) {
 		rows = append(rows, Row{Workload: "W14", Impl: "calls", Params: p, Stats: map[string]Stat{"ns_per_op": {Median: float64(i)}}})
 	}
 	require.Len(t, rows, 2)
-	f := figurePlot{workload: "W14", metric: "ns_per_op", kind: "bars", by: "goroutines"}
+	f := reportPlot{workload: "W14", metric: "ns_per_op", kind: "bars", by: "goroutines"}
 	require.NoError(t, drawBars(plot.New(), f, rows))
 	f.by = ""
 	require.ErrorContains(t, drawBars(plot.New(), f, rows), "two bars of calls at 100k")

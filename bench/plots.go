@@ -17,13 +17,13 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 )
 
-// figurePlot is one plot of the report. The kinds:
+// reportPlot is one plot of the report. The kinds:
 //
 //	bars    groups by size, a bar for each impl
 //	lines   against the size
 //	spread  a distribution, from its quantiles
 //	load    against the rate offered, a line for each impl at each size
-type figurePlot struct {
+type reportPlot struct {
 	file, workload, metric string
 	kind                   string
 	by                     string // the parameter that groups the bars, unless it is the workload's size
@@ -32,7 +32,7 @@ type figurePlot struct {
 	control                bool   // with the control
 }
 
-var figurePlots = []figurePlot{
+var reportPlots = []reportPlot{
 	{"w1_cost_1.png", "W1", "ns_per_op", "bars", "", "W1 start and stop, one goroutine, by pending timers", "ns per start and stop", Params{"goroutines": 1}, false},
 	{"w1_cost_2.png", "W1", "ns_per_op", "bars", "", "W1 start and stop, two goroutines, by pending timers", "ns per start and stop", Params{"goroutines": 2}, false},
 	{"w2_memory.png", "W2", "bytes_per_timer", "bars", "", "W2 memory of a timer with its handle, by timers", "bytes of live heap", nil, false},
@@ -110,7 +110,7 @@ const (
 // savePlots draws each plot that has rows, and returns their names.
 func savePlots(dir string, rows []Row) ([]savedPlot, error) {
 	var saved []savedPlot
-	for _, f := range figurePlots {
+	for _, f := range reportPlots {
 		var some []Row
 		for _, row := range rows {
 			if f.shows(row) {
@@ -128,7 +128,7 @@ func savePlots(dir string, rows []Row) ([]savedPlot, error) {
 		grid.Vertical.Color = nil
 		grid.Horizontal.Color = color.Gray{0xdd}
 		p.Add(grid)
-		draw := map[string]func(*plot.Plot, figurePlot, []Row) error{"bars": drawBars, "lines": drawLines, "spread": drawSpread, "load": drawLoad}[f.kind]
+		draw := map[string]func(*plot.Plot, reportPlot, []Row) error{"bars": drawBars, "lines": drawLines, "spread": drawSpread, "load": drawLoad}[f.kind]
 		if err := draw(p, f, some); err != nil {
 			return nil, err
 		}
@@ -146,7 +146,7 @@ func savePlots(dir string, rows []Row) ([]savedPlot, error) {
 	return saved, nil
 }
 
-func (f figurePlot) shows(row Row) bool {
+func (f reportPlot) shows(row Row) bool {
 	if row.Workload != f.workload || row.Impl == controlName && !f.control {
 		return false
 	}
@@ -166,7 +166,7 @@ func (f figurePlot) shows(row Row) bool {
 }
 
 // group returns the value by which a row's bar is grouped.
-func (f figurePlot) group(row Row) int {
+func (f reportPlot) group(row Row) int {
 	if f.by != "" {
 		return row.Params[f.by]
 	}
@@ -188,7 +188,7 @@ func implsOf(rows []Row) []string {
 }
 
 // legendOf returns the legend, which is drawn next to the plot.
-func legendOf(f figurePlot, rows []Row) plot.Legend {
+func legendOf(f reportPlot, rows []Row) plot.Legend {
 	l := plot.NewLegend()
 	l.Top, l.Left = true, true
 	l.Padding = vg.Points(4)
@@ -296,7 +296,7 @@ type bar struct {
 	colour color.Color
 }
 
-func drawBars(p *plot.Plot, f figurePlot, rows []Row) error {
+func drawBars(p *plot.Plot, f reportPlot, rows []Row) error {
 	var sizes []int
 	var values []float64
 	for _, row := range rows {
@@ -364,7 +364,7 @@ func (pts *points) add(x float64, s Stat) {
 	pts.YErrors = append(pts.YErrors, struct{ Low, High float64 }{s.Median - max(s.Min, s.Median/100), s.Max - s.Median})
 }
 
-func drawLines(p *plot.Plot, f figurePlot, rows []Row) error {
+func drawLines(p *plot.Plot, f reportPlot, rows []Row) error {
 	p.X.Label.Text = "timers pending, log scale"
 	p.X.Scale = plot.LogScale{}
 	p.X.Tick.Marker = plot.TickerFunc(func(from, to float64) []plot.Tick {
@@ -421,7 +421,7 @@ func addLine(p *plot.Plot, colour color.Color, thick bool, pts points) error {
 }
 
 // drawLoad draws a metric against the offered rate.
-func drawLoad(p *plot.Plot, f figurePlot, rows []Row) error {
+func drawLoad(p *plot.Plot, f reportPlot, rows []Row) error {
 	p.X.Label.Text = "requests a second offered, log scale"
 	p.X.Scale = plot.LogScale{}
 	var values []float64
@@ -450,7 +450,7 @@ func drawLoad(p *plot.Plot, f figurePlot, rows []Row) error {
 }
 
 // drawSpread draws percentiles on an axis with equal widths for each further nine.
-func drawSpread(p *plot.Plot, _ figurePlot, rows []Row) error {
+func drawSpread(p *plot.Plot, _ reportPlot, rows []Row) error {
 	const most = 4.5 // the x coordinate of the maximum
 	at := func(q float64) float64 { return min(-math.Log10(max(1-q, 1e-9)), most) }
 	p.X.Label.Text = "percentile"

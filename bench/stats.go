@@ -107,7 +107,7 @@ func joinCurves(group []Result) []map[string]Stat {
 func (r Row) line() Result {
 	m := Metrics{}
 	for name, s := range r.Stats {
-		m[name] = figure(s.Median)
+		m[name] = roundSignificant(s.Median)
 	}
 	return Result{Workload: r.Workload, Impl: r.Impl, Params: r.Params, Metrics: m}
 }

@@ -16,9 +16,9 @@ type target struct {
 var unbounded = math.Inf(1)
 
 // figures are rows in which medians are looked up.
-type figures []Row
+type rowSet []Row
 
-func (f figures) at(workload, impl, metric string, p Params) (float64, bool) {
+func (f rowSet) at(workload, impl, metric string, p Params) (float64, bool) {
 	for _, row := range f {
 		if row.Workload == workload && row.Impl == impl && row.Params.String() == p.String() {
 			s, ok := row.Stats[metric]
@@ -29,16 +29,16 @@ func (f figures) at(workload, impl, metric string, p Params) (float64, bool) {
 }
 
 // formula computes a target's value. It reports false if the rows lack the data.
-type formula func(figures) (float64, bool)
+type formula func(rowSet) (float64, bool)
 
 // one is the median of a metric.
 func one(workload, impl, metric string, p Params) formula {
-	return func(f figures) (float64, bool) { return f.at(workload, impl, metric, p) }
+	return func(f rowSet) (float64, bool) { return f.at(workload, impl, metric, p) }
 }
 
 // both computes a value from two others.
 func both(a, b formula, compute func(x, y float64) float64) formula {
-	return func(f figures) (float64, bool) {
+	return func(f rowSet) (float64, bool) {
 		x, ok := a(f)
 		y, ok2 := b(f)
 		return compute(x, y), ok && ok2
@@ -46,7 +46,7 @@ func both(a, b formula, compute func(x, y float64) float64) formula {
 }
 
 func quotient(a, b formula) formula {
-	return func(f figures) (float64, bool) {
+	return func(f rowSet) (float64, bool) {
 		x, ok := a(f)
 		y, ok2 := b(f)
 		return x / y, ok && ok2 && y != 0
@@ -69,7 +69,7 @@ func ratio(workload, metric, impl, other string, p Params) formula {
 
 // inUnits divides a value by a unit.
 func inUnits(unit float64, a formula) formula {
-	return func(f figures) (float64, bool) {
+	return func(f rowSet) (float64, bool) {
 		x, ok := a(f)
 		return x / unit, ok
 	}
@@ -78,7 +78,7 @@ func inUnits(unit float64, a formula) formula {
 // needed is the quotient of the wanted value and the measured one: infinite if the measured one
 // is 0.
 func needed(want float64, a formula) formula {
-	return func(f figures) (float64, bool) {
+	return func(f rowSet) (float64, bool) {
 		x, ok := a(f)
 		return want / x, ok
 	}
@@ -86,7 +86,7 @@ func needed(want float64, a formula) formula {
 
 // p99AtHalf is W9's p99_500k_us, or infinity if that rate was never held.
 func p99AtHalf(impl string) formula {
-	return func(f figures) (float64, bool) {
+	return func(f rowSet) (float64, bool) {
 		got, ok := f.at("W9", impl, "p99_500k_us", load20)
 		if _, measured := f.at("W9", impl, "max_rate", load20); measured && !ok {
 			return math.Inf(1), true
@@ -108,7 +108,7 @@ func kilobytesPerPoll(impl string) formula {
 
 // worst is the largest value of impl's metric over all sizes.
 func worst(workload, impl, metric string) formula {
-	return func(f figures) (most float64, any bool) {
+	return func(f rowSet) (most float64, any bool) {
 		for _, row := range f {
 			if s, ok := row.Stats[metric]; ok && row.Workload == workload && row.Impl == impl {
 				most, any = max(most, s.Median), true
@@ -121,7 +121,7 @@ func worst(workload, impl, metric string) formula {
 // againstBest is the largest ratio, over all sizes, of impl's metric to that of the best rival
 // in Go at the same size. limbo's own front ends do not count as rivals.
 func againstBest(workload, impl, metric string) formula {
-	return func(f figures) (most float64, any bool) {
+	return func(f rowSet) (most float64, any bool) {
 		for _, row := range f {
 			if row.Workload != workload || row.Impl != impl {
 				continue
@@ -143,7 +143,7 @@ func againstBest(workload, impl, metric string) formula {
 // touches them.
 func aboveControl(impl string) formula {
 	above := difference(one("W6", impl, "cpu_pct", conns100k), one("W6", controlName, "cpu_pct", conns100k))
-	return func(f figures) (float64, bool) {
+	return func(f rowSet) (float64, bool) {
 		pct, ok := above(f)
 		return pct, ok && pct > 0
 	}
@@ -271,7 +271,7 @@ func either(metric string) formula {
 func targetTable(rows []Row) table {
 	t := table{head: []string{"", "figure", "at most", "measured", "reached"}, left: 2}
 	for _, target := range targets {
-		got, ok := target.got(figures(rows))
+		got, ok := target.got(rowSet(rows))
 		if !ok {
 			continue
 		}

@@ -102,8 +102,8 @@ func (cs *pollClients) do(client *http.Client, req *http.Request, protocol int) 
 }
 
 // ask returns a statistic of the server.
-func (cs *pollClients) ask(figure string) (int64, error) {
-	req, err := http.NewRequest(http.MethodGet, cs.url+"/"+figure, nil)
+func (cs *pollClients) ask(roundSignificant string) (int64, error) {
+	req, err := http.NewRequest(http.MethodGet, cs.url+"/"+roundSignificant, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -87,7 +87,7 @@ func pollHandler(holder pollHolder, n int) http.Handler {
 			handle(w, r, &keys[i])
 		}
 	}
-	figure := func(value func() int64) http.HandlerFunc {
+	roundSignificant := func(value func() int64) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, value()) }
 	}
 	mux := http.NewServeMux()
@@ -102,8 +102,8 @@ func pollHandler(holder pollHolder, n int) http.Handler {
 		holder.wake(k)
 		_, _ = fmt.Fprint(w, now)
 	}))
-	mux.HandleFunc("GET /parked", figure(func() int64 { return int64(holder.parked()) }))
-	mux.HandleFunc("GET /memory", figure(func() int64 {
+	mux.HandleFunc("GET /parked", roundSignificant(func() int64 { return int64(holder.parked()) }))
+	mux.HandleFunc("GET /memory", roundSignificant(func() int64 {
 		heap := liveHeap()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)

@@ -34,7 +34,7 @@ func bubble(t *testing.T, f func(t *testing.T, q *Queue[int], take func(context.
 		synctest.Wait()
 		q.verify(t)
 		require.Len(t, q.token, 1, "the token is back")
-		require.True(t, q.isDone() || q.armed == notArmed, "a signal would be sent to nobody")
+		require.True(t, q.isDone() || q.armed == notArmed, "a signal would have no receiver")
 	})
 }
 
@@ -368,7 +368,7 @@ func TestTakersGoOnAfterClear(t *testing.T) {
 				time.Sleep(time.Second)
 				require.Len(t, q.Clear(), 1)
 				synctest.Wait()
-				require.Zero(t, q.Stats(), "Clear wakes nobody")
+				require.Zero(t, q.Stats(), "Clear wakes no taker")
 
 				mustPush(t, q, 2, after(c.at))
 				mustPush(t, q, 3, after(c.at))

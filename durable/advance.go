@@ -137,7 +137,7 @@ func (a *advance) buffered() error {
 	if at == 0 {
 		return nil
 	}
-	if live, err := a.previousLives(); live || err != nil {
+	if live, err := a.previousPending(); live || err != nil {
 		return err
 	}
 	a.state.buffered = 0
@@ -200,7 +200,7 @@ func (a *advance) backlog(n int, times []store.Millis, oldest store.Millis) erro
 			return nil
 		}
 		if a.Overlap != OverlapAllow {
-			if live, err := a.previousLives(); live || err != nil {
+			if live, err := a.previousPending(); live || err != nil {
 				return err
 			}
 		}
@@ -215,7 +215,7 @@ func (a *advance) backlog(n int, times []store.Millis, oldest store.Millis) erro
 func (a *advance) regular(at store.Millis) error {
 	s := &a.state
 	if a.Overlap != OverlapAllow {
-		live, err := a.previousLives()
+		live, err := a.previousPending()
 		switch {
 		case err != nil:
 			return err
@@ -237,8 +237,8 @@ func (a *advance) skip(count *uint64, n int) { *count += uint64(n) }
 
 func (a *advance) previous() occurrence { return occurrence{planned: a.state.previous} }
 
-// previousLives reports whether the latest planned occurrence has not ended.
-func (a *advance) previousLives() (bool, error) {
+// previousPending reports whether the latest planned occurrence has not ended.
+func (a *advance) previousPending() (bool, error) {
 	if a.state.previous == 0 {
 		return false, nil
 	}

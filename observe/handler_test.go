@@ -155,7 +155,7 @@ func TestNoGoroutineWithoutAStream(t *testing.T) {
 		add(t, r, "x", Custom("counter", func() []Metric { reads.Add(1); return nil }))
 		h := NewHandler(r)
 		time.Sleep(time.Minute)
-		require.Zero(t, reads.Load(), "nobody looks")
+		require.Zero(t, reads.Load(), "no page is open")
 		a, b := openStream(h, ""), openStream(h, "")
 		a.snapshot(t)
 		b.snapshot(t)

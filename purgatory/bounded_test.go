@@ -167,7 +167,7 @@ func TestP10ExactUnderConcurrency(t *testing.T) {
 				default:
 					waiting.Add(-1)
 					if !h.Cancel(nil) {
-						t.Error("cancelled by nobody else")
+						t.Error("cancelled by another call")
 					}
 				}
 			}

@@ -172,7 +172,7 @@ func (w *thresholdWaiter[K, N]) checkEntered() bool {
 			continue
 		}
 		// If an Advance has removed the goal in between, that Advance counts it.
-		if w.threshold.takeOut(g, true) && w.reached(gen) {
+		if w.threshold.unlist(g, true) && w.reached(gen) {
 			return true
 		}
 	}

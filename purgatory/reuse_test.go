@@ -93,7 +93,7 @@ func TestP1StaleHandles(t *testing.T) {
 				if next == nil {
 					return false
 				}
-				require.EqualValues(t, 2, h.w.checks, "%s: the record begins anew", name)
+				require.EqualValues(t, 2, h.w.checks, "%s: the record is reset", name)
 				checks := next.checks.Load()
 				require.False(t, old.Cancel(nil), name)
 				require.False(t, old.ForceComplete(), name)

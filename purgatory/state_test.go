@@ -21,7 +21,7 @@ const (
 	toHold              // a sweep: before hold
 	toRelease           // before release
 	toClear             // TryCompleteElseWatch: before takeRecheck, as the owner
-	toLook              // before TryComplete
+	toCheck             // before TryComplete
 	looking             // in TryComplete, which has read the version
 	toSay               // before decide(Completed)
 	toYield             // before tryYield
@@ -89,7 +89,7 @@ func (w world) step(i int) (world, string) {
 		}
 		if s.acquire(first) {
 			broken = own()
-			th.at = toLook
+			th.at = toCheck
 		} else {
 			th.at = gone
 		}
@@ -108,8 +108,8 @@ func (w world) step(i int) (world, string) {
 		th.at = gone
 	case toClear:
 		s.takeRecheck()
-		th.at = toLook
-	case toLook:
+		th.at = toCheck
+	case toCheck:
 		th.saw = w.version
 		if w.users++; w.users > 1 {
 			broken = "a check overlaps"
@@ -135,7 +135,7 @@ func (w world) step(i int) (world, string) {
 		case o != 0:
 			th.outcome, th.at = o, toFree
 		case again:
-			th.at = toLook
+			th.at = toCheck
 		default:
 			w.owners--
 			th.at = gone
@@ -202,7 +202,7 @@ func (w world) atRest() string {
 	case !decided && w.looked < w.asked:
 		return "a look that was asked for was not had"
 	case !decided && w.needs != 0 && w.version >= w.needs:
-		return "it can complete, and nobody knows"
+		return "it can complete, and no goroutine will check"
 	}
 	return ""
 }
@@ -241,7 +241,7 @@ func search(w world) (states int, broken []string) {
 		if rest {
 			what = w.atRest()
 		} else if stuck {
-			what = "nobody can go on"
+			what = "no goroutine can proceed"
 		}
 		if what != "" {
 			return []string{what}
@@ -299,7 +299,7 @@ func TestStateEveryInterleaving(t *testing.T) {
 // without leaving a mark.
 func TestStateSearchFindsALostCheck(t *testing.T) {
 	w := world{needs: 1, n: 2, word: first<<genShift | running, owners: 1}
-	w.threads[0] = thread{at: toLook}
+	w.threads[0] = thread{at: toCheck}
 	w.threads[1] = thread{at: gone}
 	w.version = 0
 	w, _ = w.step(0) // it checks, and sees version 0

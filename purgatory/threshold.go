@@ -151,9 +151,9 @@ func (t *Threshold[K, N]) enter(w *thresholdWaiter[K, N], part *tally) {
 	}
 }
 
-// takeOut removes a goal from its tree, and reports whether it was there. If reached, the
+// unlist removes a goal from its tree, and reports whether it was there. If reached, the
 // operation may go on waiting, so the counts are corrected here.
-func (t *Threshold[K, N]) takeOut(g *goal[K, N], reached bool) bool {
+func (t *Threshold[K, N]) unlist(g *goal[K, N], reached bool) bool {
 	b := t.table.lock(g.hash)
 	defer b.mu.Unlock()
 	if g.tree == nil {
@@ -193,7 +193,7 @@ func (t *Threshold[K, N]) leave(w *waiter) (watches, vanished int) {
 		return 0, 0 // each goal was removed before it was counted
 	}
 	for i := range goals {
-		if t.takeOut(&goals[i], false) {
+		if t.unlist(&goals[i], false) {
 			watches++
 		}
 	}

@@ -281,7 +281,7 @@ func verifyDeferred[K comparable](t testing.TB, d *deferred[K]) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	require.Empty(t, d.turns, "a key that was handed over waits, and no worker is busy")
+	require.Empty(t, d.turns, "a deferred key waits, and no worker is busy")
 	require.Zero(t, len(d.order)-d.head)
 	var none K
 	for _, k := range d.order[:cap(d.order)] {

@@ -39,7 +39,7 @@ func TestTally(t *testing.T) {
 		"a worker that was not seen before counts from then on": {
 			polls: []poll{{0, 0, nil}, {1, 0, []durable.WorkerInfo{worker("a", -9, 800)}}, {2, 0, []durable.WorkerInfo{worker("a", -9, 802)}}}, completed: 1,
 		},
-		"a worker and a store that begin anew": {
+		"a worker and a store that start again": {
 			polls: []poll{
 				{0, 100, []durable.WorkerInfo{worker("a", -9, 100)}}, {1, 110, []durable.WorkerInfo{worker("a", -9, 110)}},
 				{2, 4, []durable.WorkerInfo{worker("a", 1, 4)}},

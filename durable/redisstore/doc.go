@@ -8,7 +8,7 @@
 // without timers keeps one record of less than 200 bytes: its last fence, the number of shards, and
 // the counts of scheduled timers and dropped dead letters. All other keys expire or are removed.
 //
-// The workers are in two keys of one slot, {namespace:signs}: the expiry times of their heartbeats,
+// The workers are in two keys of one slot, {namespace:heartbeats}: the expiry times of their heartbeats,
 // and their status. Both are kept for an hour after the last heartbeat has expired.
 //
 // The plans of schedules wait in a separate lane, and are listed in an index. A plan takes about

@@ -55,7 +55,7 @@ func open(ctx context.Context, client redis.UniversalClient, o Options, clock fu
 		o: o, clock: clock, part: maxPart, silence: silence,
 		targets: make(map[string]*targetClient),
 	}
-	tag := "{" + o.Namespace + ":signs}"
+	tag := "{" + o.Namespace + ":heartbeats}"
 	s.workers = [2]string{tag, tag + ":status"}
 	s.longest = min(longestAttempt, o.CallTimeout/3)
 	if o.WaitReplicas > 0 {

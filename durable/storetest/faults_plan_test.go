@@ -934,7 +934,7 @@ var planFaults = []fault{
 			return page, err
 		}
 	}},
-	{name: "Stats counts plans among what waits", found: []string{"S1"}, rig: statsOf(func(st *store.Stats, t *oracle.Timer, _ store.Millis) {
+	{name: "Stats counts plans among waiting timers", found: []string{"S1"}, rig: statsOf(func(st *store.Stats, t *oracle.Timer, _ store.Millis) {
 		if t.State == store.Waiting {
 			st.Waiting++
 		}

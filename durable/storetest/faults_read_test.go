@@ -56,7 +56,7 @@ func events(f func(e store.Event, do func(store.Event))) func(*rigged) {
 	}
 }
 
-var lookFaults = []fault{
+var readFaults = []fault{
 	// Claims.
 	{name: "a lane is in order of keys", found: []string{"D11 in a lane"}, rig: asIf(func(t *oracle.Timer) { t.Due = 1 })},
 	{name: "there is one lane", found: []string{"D11 lanes take", "D11 a full"}, rig: asIf(func(t *oracle.Timer) { t.Topic = "" })},
@@ -118,7 +118,7 @@ var lookFaults = []fault{
 			return store.Requeued
 		})
 	}},
-	{name: "purge takes what waits", found: []string{"D9 purge"}, rig: func(r *rigged) {
+	{name: "purge takes waiting timers", found: []string{"D9 purge"}, rig: func(r *rigged) {
 		r.purge = func(ctx context.Context, n int, keys []string) (int, error) {
 			purged, err := r.Store.Purge(ctx, n, keys)
 			for _, key := range keys {
@@ -169,10 +169,10 @@ var lookFaults = []fault{
 	}},
 
 	// Reads.
-	{name: "List passes over ties of what waits", found: []string{"pages of what waits, by", "case 12"}, noModel: true, rig: listing(passTies(store.Waiting))},
+	{name: "List passes over ties of waiting timers", found: []string{"pages of waiting timers, by", "case 12"}, noModel: true, rig: listing(passTies(store.Waiting))},
 	{name: "List passes over ties of what is leased", found: []string{"pages of what is leased"}, noModel: true, rig: listing(passTies(store.Leased))},
 	{name: "List passes over ties of dead letters", found: []string{"pages of dead letters"}, noModel: true, rig: listing(passTies(store.Dead))},
-	{name: "List compares the beginnings of keys", found: []string{"pages of what waits, of long keys"}, noModel: true, rig: listing(func(list lister, q store.Query) (store.Page, error) {
+	{name: "List compares the beginnings of keys", found: []string{"pages of waiting timers, of long keys"}, noModel: true, rig: listing(func(list lister, q store.Query) (store.Page, error) {
 		after, limit := q.After, q.Limit
 		q.After, q.Limit = store.Cursor{}, store.MaxItems
 		page, err := list(q)

@@ -294,7 +294,7 @@ var runFaults = []fault{
 			return do(c)
 		})
 	}},
-	{name: "a claim buries what waits for a retry", found: []string{"D9 attempts left"}, rig: func(r *rigged) {
+	{name: "a claim dead-letters a timer that waits for a retry", found: []string{"D9 attempts left"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
 			r.timersOf(n, store.Waiting, func(t *oracle.Timer) {
 				if t.Attempts > 0 && t.Attempts >= c.MaxAttempts-1 {

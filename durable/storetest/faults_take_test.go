@@ -92,7 +92,7 @@ var takeFaults = []fault{
 		}
 	})},
 	{name: "a swap leases what is not due", found: []string{"S10 a swap leases what is due"}, rig: takesMore(func(r store.Record) bool { return r.State == store.Waiting && r.Due > 1 })},
-	{name: "a swap leases what waits already", found: []string{"S10 a swap leases nothing"}, rig: func(r *rigged) {
+	{name: "a swap leases timers that already wait", found: []string{"S10 a swap leases nothing"}, rig: func(r *rigged) {
 		waits := map[store.ID]bool{}
 		takesMore(func(r store.Record) bool { return waits[r.ID] && r.State == store.Waiting })(r)
 		swap := r.swapPlans

@@ -226,7 +226,7 @@ func contractFails(t *testing.T, c test, e Engine) (failed bool) {
 // sets noModel. Together, the faults make each test fail at least once.
 func TestEachFaultIsFound(t *testing.T) {
 	t.Parallel()
-	faults := slices.Concat(scheduleFaults, runFaults, lookFaults, swapFaults, noteFaults, planFaults, takeFaults)
+	faults := slices.Concat(scheduleFaults, runFaults, readFaults, swapFaults, noteFaults, planFaults, takeFaults)
 	var mu sync.Mutex
 	found := map[string]bool{}
 	ran := 0

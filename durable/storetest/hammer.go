@@ -10,7 +10,7 @@ import (
 )
 
 // fate counts the results of the calls on one ID.
-type fate struct {
+type callResults struct {
 	scheduled, acked, cancelled, running atomic.Int32
 	holding                              atomic.Bool
 }
@@ -25,7 +25,7 @@ func hammer(f *fixture) {
 		perScheduler = 20_000
 	}
 	f.open(Options{Shards: shards})
-	h := &hammering{f: f, fates: map[store.ID]*fate{}}
+	h := &hammering{f: f, resultsByID: map[store.ID]*callResults{}}
 	var scheduling, working sync.WaitGroup
 	for i := range schedulers {
 		rnd := rand.New(rand.NewPCG(uint64(i), 1))
@@ -38,15 +38,15 @@ func hammer(f *fixture) {
 	scheduling.Wait()
 	h.done.Store(true)
 	working.Wait()
-	for id, fate := range h.fates {
-		acked, cancelled := fate.acked.Load(), fate.cancelled.Load()
+	for id, callResults := range h.resultsByID {
+		acked, cancelled := callResults.acked.Load(), callResults.cancelled.Load()
 		f.LessOrEqual(acked, int32(1), "D7: %v is acknowledged twice", id)
 		f.LessOrEqual(acked+cancelled, int32(1), "D4: %v is acknowledged, and its cancel said Cancelled", id)
-		if fate.running.Load() == 0 {
+		if callResults.running.Load() == 0 {
 			f.Equal(int32(1), acked+cancelled, "D3: %v is lost", id)
 		}
 	}
-	f.Len(h.fates, schedulers*perScheduler)
+	f.Len(h.resultsByID, schedulers*perScheduler)
 	f.Logf("%d runs were cancelled", h.both.Load())
 	f.empty()
 }
@@ -57,17 +57,17 @@ type hammering struct {
 	done atomic.Bool  // all timers are scheduled
 	both atomic.Int32 // runs that were cancelled
 
-	mu    sync.Mutex
-	fates map[store.ID]*fate
+	mu          sync.Mutex
+	resultsByID map[store.ID]*callResults
 }
 
-func (h *hammering) fate(id store.ID) *fate {
+func (h *hammering) callResults(id store.ID) *callResults {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.fates[id] == nil {
-		h.fates[id] = &fate{}
+	if h.resultsByID[id] == nil {
+		h.resultsByID[id] = &callResults{}
 	}
-	return h.fates[id]
+	return h.resultsByID[id]
 }
 
 // fail reports an error; a goroutine of the hammer must not end its test.
@@ -91,15 +91,15 @@ func (h *hammering) schedule(who, n int, rnd *rand.Rand) {
 			if rnd.IntN(5) > 0 {
 				continue
 			}
-			fate := h.fate(batch[i].ID)
+			callResults := h.callResults(batch[i].ID)
 			results, err := f.Store.Cancel(f.ctx, shard, []string{batch[i].Key})
 			switch {
 			case err != nil:
 				h.fail(false, "cancel: %v", err)
 			case results[0] == store.Cancelled:
-				fate.cancelled.Add(1)
+				callResults.cancelled.Add(1)
 			case results[0] == store.Running:
-				fate.running.Add(1)
+				callResults.running.Add(1)
 				h.both.Add(1)
 			}
 		}
@@ -107,7 +107,7 @@ func (h *hammering) schedule(who, n int, rnd *rand.Rand) {
 	for i := range n {
 		e := entry(name(name("s", who), i))
 		e.Topic = topicOf(i % store.Lanes)
-		h.fate(e.ID).scheduled.Add(1)
+		h.callResults(e.ID).scheduled.Add(1)
 		shard := f.shardOf(e.Key)
 		batches[shard] = append(batches[shard], e)
 		if len(batches[shard]) == 20 {
@@ -156,14 +156,14 @@ func (h *hammering) stillLeased() (n int) {
 func (h *hammering) end(shard int, leases []store.Lease, rnd *rand.Rand) {
 	f := h.f
 	ends := make([]store.End, len(leases))
-	fates := make([]*fate, len(leases))
+	resultsByID := make([]*callResults, len(leases))
 	var extend []store.Holder
 	for i, l := range leases {
-		fates[i] = h.fate(l.ID)
-		h.fail(fates[i].scheduled.Load() == 1, "%s was not scheduled", l.Key)
-		h.fail(fates[i].holding.CompareAndSwap(false, true), "D8: %s is held twice at a time", l.Key)
-		h.fail(fates[i].acked.Load() == 0, "D7: %s is leased after its acknowledgement", l.Key)
-		h.fail(fates[i].cancelled.Load() == 0, "D4: %s is leased after Cancelled", l.Key)
+		resultsByID[i] = h.callResults(l.ID)
+		h.fail(resultsByID[i].scheduled.Load() == 1, "%s was not scheduled", l.Key)
+		h.fail(resultsByID[i].holding.CompareAndSwap(false, true), "D8: %s is held twice at a time", l.Key)
+		h.fail(resultsByID[i].acked.Load() == 0, "D7: %s is leased after its acknowledgement", l.Key)
+		h.fail(resultsByID[i].cancelled.Load() == 0, "D4: %s is leased after Cancelled", l.Key)
 		kind := store.Done
 		if p := rnd.IntN(4); p == 0 {
 			kind = ways[1+rnd.IntN(3)]
@@ -177,18 +177,18 @@ func (h *hammering) end(shard int, leases []store.Lease, rnd *rand.Rand) {
 		results, _, err := f.Store.Extend(f.ctx, shard, extend, store.MaxLease-time.Second)
 		h.fail(err == nil, "extend: %v", err)
 		for i, r := range results {
-			h.fail(r != store.ExtendLost, "D5: %s is lost to nobody", extend[i].Key)
+			h.fail(r != store.ExtendLost, "D5: %s is lost, but no other call has it", extend[i].Key)
 		}
 	}
 	for i := range ends {
 		if ends[i].Kind == store.Done {
-			fates[i].acked.Add(1)
+			resultsByID[i].acked.Add(1)
 		}
-		fates[i].holding.Store(false)
+		resultsByID[i].holding.Store(false)
 	}
 	results, _, err := f.Store.End(f.ctx, shard, ends)
 	h.fail(err == nil, "end: %v", err)
 	for i, r := range results {
-		h.fail(r != store.EndLost, "D5: %s is lost to nobody: %v", ends[i].Key, r)
+		h.fail(r != store.EndLost, "D5: %s is lost, but no other call has it: %v", ends[i].Key, r)
 	}
 }

@@ -11,7 +11,7 @@ import (
 var leaseTests = []test{
 	{"D5 fences grow", checkWith(Options{Shards: 2}, fencesGrow)},
 	{"D5 case 23 case 27: another's fence or token changes nothing", check(holderCompared)},
-	{"D5 case 13: leased anew, the old holder has lost", check(leasedAnew)},
+	{"D5 case 13: leased again, the old holder has lost", check(leasedAgain)},
 	{"D5 case 22: ended and used again, the old holder has lost", check(endedAndReused)},
 	{"D5 merely late is not lost", check(merelyLate)},
 	{"D5 requeued, the old holder has lost", check(requeuedLost)},
@@ -125,13 +125,13 @@ func holderCompared(f *fixture) {
 	f.absent("a")
 }
 
-func leasedAnew(f *fixture) {
+func leasedAgain(f *fixture) {
 	for _, way := range ways {
 		f.putAll("a")
 		old := f.claimOne("a")
 		f.advance(testLease + time.Second)
 		l := f.claimOne("a")
-		f.lost(old.Holder, "leased anew")
+		f.lost(old.Holder, "leased again")
 		f.ended(l, way)
 		f.lost(old.Holder, fmt.Sprint("ended by ", way))
 		f.cancel("a")

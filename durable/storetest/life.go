@@ -317,7 +317,7 @@ func reopenedLeases(f *fixture) {
 		f.Equal([]string{"a"}, keysOf(again))
 		f.Equal(2, again[0].Attempt)
 		f.Greater(again[0].Fence, leases[0].Fence)
-		f.lost(leases[0].Holder, "leased anew")
+		f.lost(leases[0].Holder, "leased again")
 		f.fresh(next)
 		f.absent("c")
 	} else {

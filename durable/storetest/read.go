@@ -10,10 +10,10 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// lookTests test the calls that change nothing: pages, counts and horizons.
-var lookTests = []test{
-	{"pages of what waits, by due time and key", check(scanPages)},
-	{"pages of what waits, of long keys that are due together", check(scanLongKeys)},
+// readTests test the calls that change nothing: pages, counts and horizons.
+var readTests = []test{
+	{"pages of waiting timers, by due time and key", check(scanPages)},
+	{"pages of waiting timers, of long keys that are due together", check(scanLongKeys)},
 	{"pages of dead letters, by time of death and key", check(scanDeadPages)},
 	{"pages of what is leased, by the end of the lease and key", check(leasedPages)},
 	{"a leased timer shows the token of its claim", check(tokensShown)},
@@ -23,7 +23,7 @@ var lookTests = []test{
 	{"D12 what changes between pages", check(scanWhileChanging)},
 	{"Stats counts by home, and what is overdue", check(statsCount)},
 	{"Stats counts what is scheduled", checkWith(Options{Shards: 1, Limits: store.Limits{MaxPending: 5}}, scheduledCount)},
-	{"CountDue counts what waits, by due time", check(dueCounts)},
+	{"CountDue counts waiting timers, by due time", check(dueCounts)},
 	{"edges that are out of bounds are refused", check(edgesChecked)},
 	{"horizons after each call", check(horizons)},
 }

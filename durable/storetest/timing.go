@@ -13,7 +13,7 @@ var timeTests = []test{
 	{"D2 case 1: never early, and at once when due", check(neverEarly)},
 	{"D2 never early by a part of a millisecond", check(neverEarlyByLess)},
 	{"D2 case 6: a delay is counted from the engine's present, not the caller's", check(afterPresent)},
-	{"case 2: what was due while nobody ran is not lost", check(dueLongAgo)},
+	{"case 2: timers due while no process ran are not lost", check(dueLongAgo)},
 	{"case 12: thousands are due in one millisecond", check(thousandsAtOnce)},
 	{"due times from the first millisecond to the last", check(extremeDueTimes)},
 	{"case 17: a clock that goes back makes nothing early, and fences grow", check(clockBack)},

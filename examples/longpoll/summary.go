@@ -91,7 +91,7 @@ func (s *summary) Checks() *selfcheck.Checks {
 	c.Add(s.wrong == 0, "none wrong", "%d answers that no node should give", s.wrong)
 	c.Add(s.GoroutinesLeaked == 0, "no goroutine is left", "%d left", s.GoroutinesLeaked)
 	c.AddProblems(s.problems)
-	c.Note("not known to be published", "%d events, which nobody need have seen", s.Uncertain)
+	c.Note("not known to be published", "%d events, which no client need have received", s.Uncertain)
 	c.Note("moved to another node", "%d polls", s.moved)
 	c.Note("published to seen", "at the same node: p50 %d µs, p99 %d µs; at another: p50 %d µs, p99 %d µs (before the faults)",
 		s.Wake.P50, s.Wake.P99, s.CrossNodeWake.P50, s.CrossNodeWake.P99)

@@ -176,7 +176,7 @@ func TestHammer(t *testing.T) {
 	back, err := table.Shutdown(context.Background(), timingwheel.Return)
 	require.NoError(t, err)
 	for _, d := range back {
-		end(d.Value.Value, "handed back")
+		end(d.Value.Value, "returned")
 	}
 	st := table.Stats()
 	require.Equal(t, uint64(expired.Load()), st.Expired)
@@ -191,7 +191,7 @@ func TestHammer(t *testing.T) {
 	require.Equal(t, min(ids.Load(), int64(len(ends))), int64(ended)+replaced, "each ended once")
 	require.Zero(t, table.Len())
 	verify(t, table)
-	t.Logf("set %d: expired %d, removed %d, replaced %d, drained %d, handed back %d",
+	t.Logf("set %d: expired %d, removed %d, replaced %d, drained %d, returned %d",
 		sets.Load(), expired.Load(), removed.Load(), replaced, drained.Load(), len(back))
 }
 

@@ -150,12 +150,12 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 func TestValuesAreCollected(t *testing.T) {
 	type big struct{ _ [4096]byte }
 	ends := map[string]func(table *Table[*big, *big], key *big){
-		"expired":     func(table *Table[*big, *big], key *big) { _ = table.Reset(key, 0) },
-		"removed":     func(table *Table[*big, *big], key *big) { table.Remove(key) },
-		"replaced":    func(table *Table[*big, *big], key *big) { _ = table.Set(key, nil, time.Hour) },
-		"drained":     func(table *Table[*big, *big], _ *big) { table.Drain(func(*big, *big) {}) },
-		"discarded":   func(table *Table[*big, *big], _ *big) { _, _ = table.Close(timingwheel.Discard) },
-		"handed back": func(table *Table[*big, *big], _ *big) { _, _ = table.Close(timingwheel.Return) },
+		"expired":   func(table *Table[*big, *big], key *big) { _ = table.Reset(key, 0) },
+		"removed":   func(table *Table[*big, *big], key *big) { table.Remove(key) },
+		"replaced":  func(table *Table[*big, *big], key *big) { _ = table.Set(key, nil, time.Hour) },
+		"drained":   func(table *Table[*big, *big], _ *big) { table.Drain(func(*big, *big) {}) },
+		"discarded": func(table *Table[*big, *big], _ *big) { _, _ = table.Close(timingwheel.Discard) },
+		"returned":  func(table *Table[*big, *big], _ *big) { _, _ = table.Close(timingwheel.Return) },
 	}
 	for _, name := range slices.Sorted(maps.Keys(ends)) {
 		t.Run(name, func(t *testing.T) {

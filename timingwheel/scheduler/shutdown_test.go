@@ -349,7 +349,7 @@ func TestShutdownHammer(t *testing.T) {
 		}
 		st := s.Stats()
 		require.Equal(t, accepted, counts[0]+counts[1]+counts[100], "%v: %v", policy, counts)
-		require.Equal(t, uint64(counts[0]), st.Discarded, "neither called nor handed back")
+		require.Equal(t, uint64(counts[0]), st.Discarded, "neither called nor returned")
 		require.Equal(t, uint64(counts[100]), st.Stopped)
 		require.Equal(t, uint64(len(back)), st.Returned)
 		require.Equal(t, uint64(counts[1]-len(back)), st.Ended)

@@ -47,7 +47,7 @@ func TestWallClockSet(t *testing.T) {
 				require.Empty(t, r.pass(10*minute+milli))
 				r.setWall(c.by)
 				require.Empty(t, r.pass(2*time.Second))
-				require.Equal(t, r.born.Add(c.hourly[0]+c.by), j.Next(), "planned anew")
+				require.Equal(t, r.born.Add(c.hourly[0]+c.by), j.Next(), "planned again")
 				require.Equal(t, c.hourly, r.passTo(3*hour))
 			})
 		})

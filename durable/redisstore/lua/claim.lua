@@ -59,9 +59,9 @@ local deadLettered, repaired = 0, 0
 
 -- Every head has one state. If the counts differ, some key was lost: check a hundred heads from
 -- where the last claim stopped.
-local homes = call('ZCARD', leases) + call('ZCARD', dead)
-for i = 1, 5 do homes = homes + call('ZCARD', lanes[i]) end
-if homes ~= call('HLEN', heads) then
+local entries = call('ZCARD', leases) + call('ZCARD', dead)
+for i = 1, 5 do entries = entries + call('ZCARD', lanes[i]) end
+if entries ~= call('HLEN', heads) then
   local page = call('HSCAN', heads, call('HGET', meta, 'h') or '0', 'COUNT', 100)
   local keys, found = {}, page[2]
   for i = 1, #found, 2 do keys[#keys + 1] = found[i] end
@@ -76,12 +76,12 @@ if homes ~= call('HLEN', heads) then
     end
   end
   flush()
-  if page[1] == '0' or homes == call('HLEN', heads) then
+  if page[1] == '0' or entries == call('HLEN', heads) then
     call('HDEL', meta, 'h')
   else
     call('HSET', meta, 'h', page[1])
   end
-elseif homes == 0 then
+elseif entries == 0 then
   call('DEL', blobs, runs, succ, index, histories) -- empty, unless some key was lost
 end
 

@@ -87,7 +87,7 @@ end
 local function newrun(due, fence, token, attempts, flags, err)
   return pack('<i8i8c16I4B', due, fence, token, attempts, flags) .. err
 end
-local NOBODY = string.rep('\0', 16)
+local UNLEASED = string.rep('\0', 16)
 local function rundue(run) return (unstruct('<i8', run)) end
 local function fence(run) return (unstruct('<I8', run, 9)) end
 local function holder(run) return sub(run, 9, 32) end

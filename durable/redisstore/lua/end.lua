@@ -40,7 +40,7 @@ for i = 1, #keys do
     elseif kind == 5 then -- DeadLetter
       put(add_d, int(now), key)
       note(key, 2, run, ARGV[at + 3])
-      put(set_r, key, newrun(rundue(run), 0, NOBODY, attempts(run), 0, ARGV[at + 3]))
+      put(set_r, key, newrun(rundue(run), 0, UNLEASED, attempts(run), 0, ARGV[at + 3]))
     else
       local tried, err = attempts(run), lasterror(run)
       if kind == 2 then err = ARGV[at + 3] else tried = tried - 1 end -- Retry; else it does not count
@@ -49,7 +49,7 @@ for i = 1, #keys do
       if tried == 0 and err == '' then
         put(del_r, key)
       else
-        put(set_r, key, newrun(due, 0, NOBODY, tried, 0, err))
+        put(set_r, key, newrun(due, 0, UNLEASED, tried, 0, err))
       end
     end
     if due and (not earliest or due < earliest) then earliest = due end

@@ -49,7 +49,7 @@ for i = 1, #keys do
   if isplan(key) and not plans[key] then
     local head = head_of[i]
     plans[key] = {
-      id = head and sub(head, 3, 18) or NOBODY, old = head, history = head and history_of[key],
+      id = head and sub(head, 3, 18) or UNLEASED, old = head, history = head and history_of[key],
       swapped = false, changed = false, head = false, body = false, due = false,
     }
     order[#order + 1] = key
@@ -78,7 +78,7 @@ local answer, adds, created = {}, false, 0
 for i = 1, #swaps do
   local p = swaps[i]
   local s = plans[p.key]
-  local added, removes = s.id == NOBODY and 1 or 0, p.head == ''
+  local added, removes = s.id == UNLEASED and 1 or 0, p.head == ''
   for e = p.first, p.first + 4 * p.n - 1, 4 do
     if not exists[ARGV[e]] then added = added + 1 end
   end
@@ -86,7 +86,7 @@ for i = 1, #swaps do
     answer[i] = LOST
   elseif removes then
     answer[i] = SWAPPED
-    s.swapped, s.id, s.head, s.history = true, NOBODY, nil, nil
+    s.swapped, s.id, s.head, s.history = true, UNLEASED, nil, nil
     pending = pending - 1
   elseif most > 0 and added > 0 and pending + added > most then
     answer[i] = REFUSED

@@ -286,7 +286,7 @@ func (p *poller) appendVersions(dst []byte) []byte {
 func (p *poller) check(frame []byte, at time.Time) error {
 	all := p.all
 	if len(p.inFlight) == 0 {
-		return errors.New("an answer that nobody asked for")
+		return errors.New("an unsolicited answer")
 	}
 	asked := p.inFlight[0]
 	if got := int32(binary.BigEndian.Uint32(frame)); got != asked.correlation {

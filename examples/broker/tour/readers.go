@@ -118,7 +118,7 @@ func (m *reader) close() {
 func (r *readers) see(record *kgo.Record) {
 	n, ok := recordNumber(record.Value)
 	if !ok {
-		r.d.problem("group: %s/%d at %d holds what nobody sent", record.Topic, record.Partition, record.Offset)
+		r.d.problem("group: %s/%d at %d holds a record that no producer sent", record.Topic, record.Partition, record.Offset)
 		return
 	}
 	r.d.ledger.partition(record.Topic, record.Partition).place(n, record.Offset)

@@ -135,7 +135,7 @@ func (d *drive) consume(ctx context.Context, topics ...string) {
 		fetches.EachRecord(func(r *kgo.Record) {
 			n, ok := recordNumber(r.Value)
 			if !ok {
-				d.problem("%s/%d at %d holds what nobody sent", r.Topic, r.Partition, r.Offset)
+				d.problem("%s/%d at %d holds a record that no producer sent", r.Topic, r.Partition, r.Offset)
 				return
 			}
 			d.ledger.partition(r.Topic, r.Partition).see(n, r.Offset)

@@ -104,7 +104,7 @@ func (s *summary) Checks() *selfcheck.Checks {
 	unheard := s.sums.sent - s.sums.acked - s.sums.failed
 	c.Add(s.sums.failed+unheard == 0, "each acknowledged", "%d records given up by their producers, %d never heard of", s.sums.failed, unheard)
 	c.Add(s.sums.misplaced+s.sums.unasked == 0, "each where its producer was told",
-		"%d at another offset, %d that nobody produced", s.sums.misplaced, s.sums.unasked)
+		"%d at another offset, %d that no producer sent", s.sums.misplaced, s.sums.unasked)
 	c.Add(s.all.LostCommitted == 0, "no committed record was lost", "%d cut off a follower's log", s.all.LostCommitted)
 	c.Add(s.Fetches.Unanswered == 0, "each request answered once", "%d polls, %d unanswered", s.polls, s.Fetches.Unanswered)
 	c.Add(s.Fetches.Early == 0, "no fetch answered early", "%d before their data or their max wait", s.Fetches.Early)

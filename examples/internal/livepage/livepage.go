@@ -40,7 +40,7 @@ func (p *Page) Check() error {
 		return fmt.Errorf("-http is %q: %w", p.addr, err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("-http is %q, must be loopback: the page shows keys, and asks nobody who they are", p.addr)
+		return fmt.Errorf("-http is %q, must be loopback: the page shows keys and has no login", p.addr)
 	}
 	return nil
 }

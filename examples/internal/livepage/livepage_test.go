@@ -110,10 +110,10 @@ func TestAddress(t *testing.T) {
 		require.NoError(t, parsed(t, "-http", good).Check(), good)
 	}
 	for bad, want := range map[string]string{
-		":19080":         `-http is ":19080", must be loopback: the page shows keys, and asks nobody who they are`,
-		"0.0.0.0:1":      `-http is "0.0.0.0:1", must be loopback: the page shows keys, and asks nobody who they are`,
+		":19080":         `-http is ":19080", must be loopback: the page shows keys and has no login`,
+		"0.0.0.0:1":      `-http is "0.0.0.0:1", must be loopback: the page shows keys and has no login`,
 		"127.0.0.1":      `-http is "127.0.0.1": address 127.0.0.1: missing port in address`,
-		"example.com:80": `-http is "example.com:80", must be loopback: the page shows keys, and asks nobody who they are`,
+		"example.com:80": `-http is "example.com:80", must be loopback: the page shows keys and has no login`,
 	} {
 		require.EqualError(t, parsed(t, "-http", bad).Check(), want)
 	}

@@ -27,10 +27,10 @@ func TestOthersAreServedDuringAnAttack(t *testing.T) {
 		mount  func(a *attack)
 		stands func(s *Server) bool
 	}{
-		"malformed frames":             {(*attack).malformed, func(s *Server) bool { return s.wire.Metrics.Refused.Load() > 0 }},
-		"large frames without an end":  {(*attack).unended, func(s *Server) bool { return s.wire.Usage().Inbound == s.cfg.Wire.MaxInboundSum }},
-		"answers that nobody reads":    {(*attack).unread, func(s *Server) bool { return s.wire.Usage().Outbound >= s.cfg.Wire.MaxOutboundSum }},
-		"1000 connections, no request": {(*attack).silent, func(s *Server) bool { return s.wire.Usage().Open == s.cfg.Wire.MaxConnections }},
+		"malformed frames":                      {(*attack).malformed, func(s *Server) bool { return s.wire.Metrics.Refused.Load() > 0 }},
+		"large frames without an end":           {(*attack).unended, func(s *Server) bool { return s.wire.Usage().Inbound == s.cfg.Wire.MaxInboundSum }},
+		"answers that the client does not read": {(*attack).unread, func(s *Server) bool { return s.wire.Usage().Outbound >= s.cfg.Wire.MaxOutboundSum }},
+		"1000 connections, no request":          {(*attack).silent, func(s *Server) bool { return s.wire.Usage().Open == s.cfg.Wire.MaxConnections }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -120,7 +120,7 @@ func requireSeen(t *testing.T, n int, members ...*groupClient) {
 			m.mu.Unlock()
 		}
 		return len(all) == n
-	}, kafkatest.Patience, time.Millisecond, "records that nobody has seen")
+	}, kafkatest.Patience, time.Millisecond, "records that no member has received")
 }
 
 func TestKgoGroup(t *testing.T) {

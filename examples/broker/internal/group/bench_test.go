@@ -136,7 +136,7 @@ func (b *bench) unhandled(req kmsg.Request) *sent {
 
 // hold changes a group and returns the postponed calls, for the test to make later: a goroutine may
 // be delayed between the two.
-func (g *group) hold(f func(l *later)) (putOff func()) {
+func (g *group) hold(f func(l *later)) (postpone func()) {
 	var l later
 	g.changeLocking(f, &l)
 	return func() {

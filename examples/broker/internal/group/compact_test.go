@@ -143,14 +143,14 @@ func TestGroupHasOneRecordInTheQueue(t *testing.T) {
 func TestGroupGoesOnWhileItsRecordIsQueued(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(b *bench, ids []string, generation int32){
-		"nobody is left": func(b *bench, ids []string, generation int32) {
+		"all members leave": func(b *bench, ids []string, generation int32) {
 			answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", ids...)))
 			b.unblockWrites()
 			b.move(2)
 			b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, ids[0])
 			require.Equal(b.t, int64(1), b.co.groups.Load(), "there is nothing left to know about it")
 		},
-		"nobody is left, and another comes": func(b *bench, ids []string, generation int32) {
+		"all members leave, and another joins": func(b *bench, ids []string, generation int32) {
 			b.send(kafkatest.Commit("g", generation, ids[0], 7)).requireParked() // so that the group is kept
 			answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", ids...)))
 			b.send(kafkatest.Join(3, "g", "")).requireParked()
@@ -161,7 +161,7 @@ func TestGroupGoesOnWhileItsRecordIsQueued(t *testing.T) {
 			_, next := b.stableGroup("g", 1)
 			require.Equal(b.t, generation+2, next, "the empty one was one, too")
 		},
-		"nobody is left, and another is assigned all": func(b *bench, ids []string, generation int32) {
+		"all members leave, and another gets all partitions": func(b *bench, ids []string, generation int32) {
 			b.send(kafkatest.Commit("g", generation, ids[0], 7)).requireParked()
 			answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", ids...)))
 			join := b.send(kafkatest.Join(3, "g", ""))

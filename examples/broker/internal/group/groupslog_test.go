@@ -286,7 +286,7 @@ func TestRestoredMembersAreAsThoseThatJoin(t *testing.T) {
 			"d": {cfg.MaxSession, cfg.MaxRebalance},
 		}, restored)
 		b.pass(cfg.MaxSession + cfg.MaxRebalance)
-		require.Zero(t, b.co.groups.Load(), "nobody was heard of")
+		require.Zero(t, b.co.groups.Load(), "no group was loaded")
 	})
 }
 

@@ -118,7 +118,7 @@ func TestJoinIsRefused(t *testing.T) {
 		}
 		require.Equal(t, stateStable, b.state("g"))
 		require.Equal(t, stateStable, b.state("full"))
-		require.Equal(t, int64(2), b.co.groups.Load(), "a group that nobody could join is not there")
+		require.Equal(t, int64(2), b.co.groups.Load(), "a group without a successful join does not exist")
 	}, func(c *Config) { c.MaxMembers = 3 })
 }
 

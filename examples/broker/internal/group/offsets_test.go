@@ -76,7 +76,7 @@ func TestCommitsAreWrittenInTheGroupsOrder(t *testing.T) {
 	inBench(t, func(b *bench) {
 		b.commit("g", 0, 1)
 		g := b.group("g")
-		hold := func(offset int64) (putOff func()) {
+		hold := func(offset int64) (postpone func()) {
 			s := b.unhandled(kafkatest.Commit("g", -1, "", offset))
 			q := s.req.(*kmsg.OffsetCommitRequest)
 			m := newCommit(b.co, q, s)

@@ -53,7 +53,7 @@ func TestSessionEndsInTimeAndNotEarlier(t *testing.T) {
 				b.requireHeartbeat(nil, "g", generation, ids[0])
 				b.pass(time.Until(begun.Add(session - 1)))
 				require.Equal(t, stateStable, b.state("g"), "dropped too early")
-				require.Zero(t, b.co.sessions.Stats().Expired, "a sign of life did not push a deadline out")
+				require.Zero(t, b.co.sessions.Stats().Expired, "a heartbeat did not extend a deadline")
 				require.Zero(t, b.heartbeats[purgatory.Expired].Load())
 				b.pass(2 * benchTick)
 				b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, ids[0])
@@ -72,9 +72,9 @@ func TestSessionEndsDuringAHeartbeat(t *testing.T) {
 		ids, generation := b.stableGroup("g", 1, kafkatest.WithSession(time.Second))
 		b.pass(900 * time.Millisecond)
 		g := b.group("g")
-		putOff := g.hold(func(l *later) { require.Nil(t, g.heartbeatLocked(kafkatest.Heartbeat("g", generation, ids[0]), l)) })
+		postpone := g.hold(func(l *later) { require.Nil(t, g.heartbeatLocked(kafkatest.Heartbeat("g", generation, ids[0]), l)) })
 		b.pass(500 * time.Millisecond)
-		putOff()
+		postpone()
 		b.requireHeartbeat(nil, "g", generation, ids[0])
 	})
 }
@@ -87,13 +87,13 @@ func TestSessionBeginsDuringAJoin(t *testing.T) {
 		other := b.send(kafkatest.Join(9, "g", b.newID("g")))
 		s := b.unhandled(kafkatest.Join(9, "g", b.newID("g"), kafkatest.WithSession(time.Second)))
 		g := b.group("g")
-		putOff := g.hold(func(l *later) {
+		postpone := g.hold(func(l *later) {
 			g.joinLocked(newJoinRequest(&b.co.cfg, s.req.(*kmsg.JoinGroupRequest), "/192.0.2.1", s), l)
 		})
 		b.pass(600 * time.Millisecond)
 		answered[*kmsg.JoinGroupResponse](other)
 		id := answered[*kmsg.JoinGroupResponse](s).MemberID
-		putOff()
+		postpone()
 		b.requireHeartbeat(nil, "g", 1, id)
 		b.pass(time.Second + 2*benchTick)
 		b.requireHeartbeat(kerr.UnknownMemberID, "g", 1, id)

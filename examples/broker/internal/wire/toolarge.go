@@ -32,7 +32,7 @@ func (c *Conn) refuseTooLarge(size int, begun time.Time) error {
 	}
 	q := req.body.(*kmsg.ProduceRequest)
 	if q.Acks == 0 {
-		return fmt.Errorf("%w: %d bytes, of which nobody waits for an answer", errFrameSize, size)
+		return fmt.Errorf("%w: %d bytes, in a request without an answer", errFrameSize, size)
 	}
 	resp := q.ResponseKind().(*kmsg.ProduceResponse)
 	for i := range q.Topics {
