@@ -18,15 +18,19 @@ import (
 const usage = `timerd keeps durable timers and calls back over HTTP when they are due.
 
   timerd [flags]          serve; README.md beside the source has the API
+  timerd -health [flags]  exit with 0 if the timerd with the same -listen and -tls-* is healthy
+  timerd -version         print the version
   timerd -tour [-json]    a load with crashes, on a store of its own, that checks itself
 
-Environment: TIMERD_TOKEN, TIMERD_SECRET instead of -token-file, -secret-file.
+Environment: TIMERD_TOKEN, TIMERD_SECRET instead of -token-file, -secret-file. TIMERD_LISTEN and so
+on give the other flags that serve, except those that the command line gives.
 
 `
 
 type flags struct {
 	config  daemon.Config
 	version bool
+	health  bool
 	tour    bool
 	json    bool
 	seed    uint64
@@ -79,7 +83,10 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 	logs := fs.String("log", "text", "text or json")
 	fs.TextVar(&f.level, "log-level", slog.LevelInfo, "debug (each request), info, warn or error")
 
-	fs.BoolVar(&f.version, "version", false, "print the version, and that of the time zones, and exit")
+	var serving []string // the flags above
+	fs.VisitAll(func(fl *flag.Flag) { serving = append(serving, fl.Name) })
+	fs.BoolVar(&f.version, "version", false, "print the versions of timerd, Go and the time zones, and exit")
+	fs.BoolVar(&f.health, "health", false, "ask the timerd that listens at -listen whether it is healthy, and exit with 0 or 1")
 	fs.BoolVar(&f.tour, "tour", false, "run the tour")
 	fs.BoolVar(&f.json, "json", false, "with -tour: the last line of the output is one JSON object")
 	fs.DurationVar(&f.span, "span", 20*time.Second, "with -tour: how long the load lasts, 5s to 10m")
@@ -107,7 +114,31 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 		}
 		return f, nil
 	}
+	if err := fromEnvironment(fs, serving, getenv); err != nil {
+		return f, err
+	}
+	if f.health {
+		return f, checkHealthFlags(f.config)
+	}
 	return f, f.finish(getenv, *tokenFile, *secretFile, *allow, *logs)
+}
+
+// fromEnvironment sets those of the named flags that are not set from the environment: -max-dead from
+// TIMERD_MAX_DEAD, and so on.
+func fromEnvironment(fs *flag.FlagSet, names []string, getenv func(string) string) error {
+	set := map[string]bool{}
+	fs.Visit(func(fl *flag.Flag) { set[fl.Name] = true })
+	for _, name := range names {
+		variable := "TIMERD_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		value := getenv(variable)
+		if value == "" || set[name] {
+			continue
+		}
+		if err := fs.Set(name, value); err != nil {
+			return fmt.Errorf("timerd: %s is %q, must be a value of -%s: %w", variable, value, name, err)
+		}
+	}
+	return nil
 }
 
 func (f *flags) finish(getenv func(string) string, tokenFile, secretFile, allow, logs string) error {

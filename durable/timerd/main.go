@@ -11,13 +11,10 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/daemon"
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/tour"
-	"github.com/seed-782fa212/limbo/durable/timerd/internal/zones"
 )
 
 func main() {
@@ -41,7 +38,14 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return 2
 	}
 	if f.version {
-		fmt.Fprintf(stdout, "timerd %s, %s, time zones %s\n", moduleVersion(), runtime.Version(), zones.Find())
+		fmt.Fprintln(stdout, versionLine())
+		return 0
+	}
+	if f.health {
+		if err := health(ctx, f.config); err != nil {
+			fmt.Fprintln(stderr, err)
+			return 1
+		}
 		return 0
 	}
 	if f.tour {
@@ -53,17 +57,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	f.config.Logger = f.logger(stderr)
 	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http logs there what receivers send, without limit
 	slog.SetDefault(f.config.Logger)
+	slog.Info("timerd starts", "version", versionLine())
 	if err := daemon.Run(ctx, f.config); err != nil {
 		fmt.Fprintln(stderr, err)
 		return 1
 	}
 	return 0
-}
-
-// moduleVersion returns the version from which the program was built, as far as it is known.
-func moduleVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(unknown)"
 }

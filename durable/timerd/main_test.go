@@ -98,7 +98,7 @@ func TestBadFlagsAreStatus2(t *testing.T) {
 func TestVersion(t *testing.T) {
 	var stdout bytes.Buffer
 	require.Zero(t, run(t.Context(), []string{"-version"}, none, &stdout, nil))
-	require.Regexp(t, `^timerd \S+, `+regexp.QuoteMeta(runtime.Version()+", time zones "+zones.Find().String())+`\n$`, stdout.String())
+	require.Regexp(t, `^timerd \S+, commit .+, `+regexp.QuoteMeta(runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH+", time zones "+zones.Find().String())+`\n$`, stdout.String())
 }
 
 // Receivers can make net/http write to package log. Those lines reach the daemon's log only at
