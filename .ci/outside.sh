@@ -1,20 +1,37 @@
 #!/usr/bin/env bash
-# Uses each published module from a module outside of the workspace, and compares its
-# dependencies with a budget:
+# Rehearses a release: uses each published module as it would be tagged, from a module outside
+# of the workspace and with a module cache that begins empty, and compares its dependencies with
+# a budget:
 #
 #	bash .ci/outside.sh go1.25.14 go1.26.0
 #
-# The arguments are toolchains, the oldest first. Each row uses the oldest one that the
-# go.mod files allow, and prints how many third-party packages its program links, from how
-# many modules, and how many third-party modules are in its module graph.
+# The arguments are toolchains, the oldest first. checks/release makes a module proxy in a
+# folder, from the working tree, and checks each module as unpacked from its zip. Each row below
+# gets its modules from that proxy. It uses the oldest toolchain that the go.mod files allow,
+# and prints how many third-party packages its program links, from how many modules, and how
+# many third-party modules are in its module graph. A row fails if docs/licences.md does not
+# list a module that it links.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-root=$PWD
 limbo=$(GOWORK=off go list -m)
+licences=$PWD/docs/licences.md
 toolchains=("$@")
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-export GOWORK=off GOFLAGS=-mod=mod
+
+go run ./checks/release -rehearse "$dir" "${toolchains[@]}"
+cd "$dir"
+programs=() # the go commands of the toolchains
+for toolchain in "${toolchains[@]}"; do
+	programs+=("$(GOWORK=off GOTOOLCHAIN=$toolchain go env GOROOT)/bin/go")
+done
+sumdb=$(go env GOMODCACHE)/cache/download/sumdb
+source "$dir/env" # VERSION, and the outsider's environment
+# Only answers of the checksum database are shared with this machine's cache: the go command
+# verifies each when it reads it.
+mkdir -p "$sumdb"
+ln -s "$sumdb" "$GOMODCACHE/cache/download/sumdb"
+export GOTOOLCHAIN=local
 
 # testify and its dependencies, which limbo's own tests add to each module graph.
 testify='github\.com/(stretchr/(testify|objx)|davecgh/go-spew|pmezard/go-difflib)|go\.yaml\.in/yaml/v3|gopkg\.in/(yaml\.v3|check\.v1)'
@@ -26,33 +43,48 @@ fail() {
 	exit 1
 }
 
-# row NAME LINKED GRAPH builds and runs the program on standard input, which prints ok. It
-# may link LINKED third-party modules. GRAPH is "linked" if the rest of its module graph
-# may only be testify, or "any" if only test tools are forbidden.
+# oldest NAME COMMAND… runs a go command with the first of the toolchains with which it
+# succeeds. It leaves its output in the file out.
+oldest() {
+	local name=$1 i
+	shift
+	for i in "${!programs[@]}"; do
+		toolchain=${toolchains[i]}
+		program=${programs[i]}
+		! "$program" "$@" >"$dir/out" 2>&1 || return 0
+	done
+	fail "$name: go $*, with ${toolchains[*]}: $(cat "$dir/out")"
+}
+
+# row NAME MODULES LINKED GRAPH gets the modules (paths below the core's; "." is the core),
+# and builds, vets and runs the program on standard input, which prints ok. It may link LINKED
+# third-party modules. GRAPH is "linked" if the rest of its module graph may only be testify,
+# or "any" if only test tools are forbidden.
 row() {
-	local name=$1 most=$2 graph=$3 module toolchain
+	local name=$1 modules=$2 most=$3 graph=$4 module toolchain program versions=()
 	rm -rf "$dir/app"
 	mkdir "$dir/app"
 	cd "$dir/app"
 	sed "s#LIMBO#$limbo#" >main.go
-	go mod init example.com/app 2>/dev/null
-	go mod edit -go=1.25.0
-	for module in '' /durable /durable/pebblestore /durable/redisstore /observe; do
-		go mod edit -replace="$limbo$module=$root$module"
+	"${programs[0]}" mod init example.com/app 2>/dev/null
+	"${programs[0]}" mod edit -go=1.25.0
+	for module in $modules; do
+		module=/$module
+		versions+=("$limbo${module%/.}@$VERSION")
 	done
-	for toolchain in "${toolchains[@]}" ''; do
-		[ -n "$toolchain" ] || fail "$name: none of the toolchains will do: $(cat "$dir/tidy")"
-		! GOTOOLCHAIN=$toolchain go mod tidy 2>"$dir/tidy" || break
-	done
-	GOTOOLCHAIN=$toolchain go vet .
-	GOTOOLCHAIN=$toolchain go build -o "$dir/run" .
+	oldest "$name" get "${versions[@]}"
+	"$program" vet .
+	"$program" build -o "$dir/run" .
 	[ "$("$dir/run")" = ok ] || fail "$name: the program does not print ok"
 
-	go list -deps -f '{{if not .Standard}}{{.Module.Path}}{{end}}' . | { grep -vE "^($limbo(/|\$)|example\.com/)" || true; } >"$dir/packages"
+	"$program" list -deps -f '{{if not .Standard}}{{.Module.Path}}{{end}}' . | { grep -vE "^($limbo(/|\$)|example\.com/)" || true; } >"$dir/packages"
 	sort -u "$dir/packages" >"$dir/linked"
-	go list -m -f '{{.Path}}' all | { grep -vE "^($limbo(/|\$)|example\.com/|($testify)\$)" || true; } | sort >"$dir/graph"
+	"$program" list -m -f '{{.Path}}' all | { grep -vE "^($limbo(/|\$)|example\.com/|($testify)\$)" || true; } | sort >"$dir/graph"
 	printf '%-32s %-10s %8d %8d %8d\n' "$name" "$toolchain" "$(wc -l <"$dir/packages")" "$(wc -l <"$dir/linked")" "$(wc -l <"$dir/graph")"
 	[ "$(wc -l <"$dir/linked")" -le "$most" ] || fail "$name links more than $most modules: $(tr '\n' ' ' <"$dir/linked")"
+	while read -r module; do
+		grep -qF "| $module |" "$licences" || fail "$name links $module, which docs/licences.md does not list"
+	done <"$dir/linked"
 	! grep -E "$tools" "$dir/graph" || fail "$name has these test tools in its module graph"
 	[ "$graph" = any ] || [ -z "$(comm -13 "$dir/linked" "$dir/graph")" ] ||
 		fail "$name has in its module graph: $(comm -13 "$dir/linked" "$dir/graph" | tr '\n' ' ')"
@@ -60,7 +92,7 @@ row() {
 
 printf '%-32s %-10s %8s %8s %8s\n' importing with packages modules graph
 
-row 'the core' 0 linked <<'GO'
+row 'the core' . 0 linked <<'GO'
 package main
 
 import (
@@ -147,10 +179,10 @@ func main() {
 GO
 }
 
-timers '"LIMBO/durable/memstore"' 'memstore.New(memstore.Options{})' | row durable 0 linked
-timers '"LIMBO/durable/pebblestore"' 'pebblestore.Open("timers", pebblestore.Options{})' | row 'durable on Pebble' 40 any
+timers '"LIMBO/durable/memstore"' 'memstore.New(memstore.Options{})' | row durable durable 0 linked
+timers '"LIMBO/durable/pebblestore"' 'pebblestore.Open("timers", pebblestore.Options{})' | row 'durable on Pebble' 'durable durable/pebblestore' 40 any
 
-row 'durable on Redis' 4 any <<'GO'
+row 'durable on Redis' 'durable durable/redisstore' 4 any <<'GO'
 package main
 
 import (
@@ -177,7 +209,7 @@ func main() {
 }
 GO
 
-row observe 12 any <<'GO'
+row observe '. observe' 12 any <<'GO'
 package main
 
 import (
@@ -201,3 +233,26 @@ func main() {
 	}
 }
 GO
+
+row "timerd's client" durable/timerd 0 any <<'GO'
+package main
+
+import (
+	"fmt"
+
+	"LIMBO/durable/timerd/client"
+)
+
+func main() {
+	if _, err := client.New("http://127.0.0.1:8080", client.Options{}); err != nil {
+		panic(err)
+	}
+	fmt.Println("ok")
+}
+GO
+
+# timerd is a program: nobody writes a module for it.
+cd "$dir"
+oldest timerd run "$limbo/durable/timerd@$VERSION" -help
+grep -q '^timerd keeps durable timers' "$dir/out" || fail "timerd -help prints: $(cat "$dir/out")"
+printf '%-32s %-10s\n' 'timerd, which runs' "$toolchain"
