@@ -12,16 +12,23 @@ import (
 )
 
 var (
-	fence  = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
-	marked = regexp.MustCompile(`(?ms)^(\t*)// (README|observe/README)\n(.*?)^\t*// end\n`)
-	marks  = regexp.MustCompile(`(?m)^\t*// (README|observe/README)$`)
+	fence  = regexp.MustCompile("(?ms)^```(?:go|java)\n(.*?)^```$")
+	begun  = regexp.MustCompile("(?m)^```(go|java)")
+	marked = regexp.MustCompile(`(?ms)^([\t ]*)// (README|observe/README|docs/migrating)\n(.*?)^[\t ]*// end\n`)
+	marks  = regexp.MustCompile(`(?m)^[\t ]*// (README|observe/README|docs/migrating)$`)
 )
 
-// The Go blocks in README.md and observe/README.md are exactly those of this package's files.
+// The Go and Java blocks in README.md, observe/README.md and docs/migrating.md are exactly those of
+// this package's files and, for libraries that only module bench requires, of bench's.
 func TestBlocks(t *testing.T) {
 	snippets := map[string][]string{} // by page
-	files, err := filepath.Glob("*_test.go")
-	require.NoError(t, err)
+	var files []string
+	for _, pattern := range []string{"*_test.go", "testdata/*", "../../bench/migrating_test.go"} {
+		found, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, found, pattern)
+		files = append(files, found...)
+	}
 	for _, file := range files {
 		source, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -32,14 +39,14 @@ func TestBlocks(t *testing.T) {
 			snippets[page] = append(snippets[page], strings.TrimRight(dedent(m[3], m[1]), "\n")+"\n")
 		}
 	}
-	for _, name := range []string{"README.md", "observe/README.md"} {
+	for _, name := range []string{"README.md", "observe/README.md", "docs/migrating.md"} {
 		page, err := os.ReadFile(filepath.Join("../..", name))
 		require.NoError(t, err)
 		var blocks []string
 		for _, m := range fence.FindAllStringSubmatch(string(page), -1) {
 			blocks = append(blocks, m[1])
 		}
-		require.Len(t, blocks, strings.Count(string(page), "```go"), name)
+		require.Len(t, blocks, len(begun.FindAll(page, -1)), name)
 		require.NotEmpty(t, blocks, name)
 		for _, b := range blocks {
 			if !slices.Contains(snippets[name], b) {
