@@ -1,4 +1,4 @@
-// Package readme holds the code of README.md, observe/README.md and docs/migrating.md: the lines
+// Package readme holds the code of README.md, observe/README.md and docs/migrating.md. The lines
 // between a line "// README", "// observe/README" or "// docs/migrating" and a line "// end" are a
 // block there, word for word. The tests run the code, and compare the two. There is nothing here to
 // import.

@@ -1,4 +1,4 @@
-// Package console serves a web page that shows and changes durable timers and schedules: it
+// Package console serves a web page that shows and changes durable timers and schedules. It
 // searches, retries, moves, cancels and removes timers, one of them or all that match a filter, and
 // edits schedules. A [Console] is an [http.Handler]; a program can mount it at any path, because
 // all addresses in the page are relative:

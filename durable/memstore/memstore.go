@@ -1,5 +1,5 @@
-// Package memstore is an engine of durable timers in memory, for the tests of programs that use
-// package durable:
+// Package memstore is an engine in memory, for the tests of programs that use package durable. It
+// is opened like every engine:
 //
 //	engine, err := memstore.New(memstore.Options{})
 //	timers, err := durable.New(engine, durable.Options{})

@@ -1,5 +1,5 @@
-// Package linear checks whether concurrent calls are linearizable (Herlihy and Wing, 1990):
-// whether there is an order, with each call at a point between its begin and its end, in which
+// Package linear checks whether concurrent calls are linearizable (Herlihy and Wing, 1990). They
+// are if there is an order, with each call at a point between its begin and its end, in which
 // calls made one by one give the same answers.
 package linear
 

@@ -1,6 +1,6 @@
-// Package cluster runs a small Kafka cluster in this process, for tests and for programs: brokers
-// on their own ports that speak Kafka's protocol to any client, replicate to each other, and keep
-// their records in memory.
+// Package cluster runs a small Kafka cluster in this process, for tests and for programs. The
+// brokers have their own ports, speak Kafka's protocol to any client, replicate to each other, and
+// keep their records in memory.
 //
 //	c, err := cluster.New(cluster.Config{})
 //	if err != nil {
