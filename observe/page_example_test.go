@@ -48,8 +48,8 @@ func ExampleRegistry_Snapshot() {
 		panic(err)
 	}
 	for _, source := range r.Snapshot().Sources {
-		fmt.Println(source.Kind, source.Name, source.Figures["timers"])
-		if late, ok := source.Figures["late_seconds"].(observe.Durations); ok {
+		fmt.Println(source.Kind, source.Name, source.Metrics["timers"])
+		if late, ok := source.Metrics["late_seconds"].(observe.Durations); ok {
 			fmt.Println(late.Count, "have run")
 		}
 		for _, ring := range source.Levels {
@@ -137,8 +137,8 @@ func ExampleNewServer() {
 // A metric of a source of your own is a gauge, a counter or a histogram.
 func ExampleType() {
 	r := observe.New()
-	if _, err := r.Add("reminders", observe.Custom("mail", func() []observe.Figure {
-		return []observe.Figure{
+	if _, err := r.Add("reminders", observe.Custom("mail", func() []observe.Metric {
+		return []observe.Metric{
 			{Name: "queued", Help: "Mails that wait", Type: observe.Gauge, Value: 3},
 			{Name: "sent_total", Help: "Mails sent", Type: observe.Counter, Value: 12},
 		}
@@ -146,7 +146,7 @@ func ExampleType() {
 		panic(err)
 	}
 	for _, source := range r.Snapshot().Sources {
-		fmt.Println(source.Kind, source.Main, source.Figures["queued"], source.Figures["sent_total"])
+		fmt.Println(source.Kind, source.Main, source.Metrics["queued"], source.Metrics["sent_total"])
 	}
 	// Output: mail queued 3 12
 }

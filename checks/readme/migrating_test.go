@@ -111,7 +111,7 @@ func giveUpLater(ctx context.Context, giveUp func()) (left []scheduler.Pending, 
 	}
 	stopped := call.Stop()
 
-	left, err = s.Shutdown(ctx, timingwheel.HandBack)
+	left, err = s.Shutdown(ctx, timingwheel.Return)
 	// end
 	if !stopped {
 		return nil, errors.New("the call was not stopped")
