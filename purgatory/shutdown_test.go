@@ -203,6 +203,7 @@ func TestP12ContextEnds(t *testing.T) {
 				synctest.Wait()
 				close(goOn)
 				require.NoError(t, <-done)
+				synctest.Wait() // Complete on a goroutine of the test's may outlast Shutdown
 				require.NotZero(t, op.Outcome())
 				shut(t, p)
 			})
