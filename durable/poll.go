@@ -118,7 +118,7 @@ func (w *Worker) pollShards(numbers []int) (missing []int, err error) {
 // each shard, and if something there has been due for more than helpAfter it claims as if it had
 // been asked.
 //
-// That costs one check of each shard per turnEvery, however many workers there are. A worker
+// The rotation costs one check of each shard per turnEvery, for any number of workers. A worker
 // that has no free slot during its whole turn skips it, and its shards wait for the next turn: so
 // of n workers, one with free slots checks each shard at least every (n-1) turns.
 const (

@@ -5,7 +5,7 @@ import "math/bits"
 // level is one wheel: a circle of slots for buckets. With wheel size n, a bucket of level l
 // spans n^l ticks, and the circle has 2n slots.
 //
-// That is twice the number of spans in a bucket of the level above, so that such a bucket fits
+// The circle has twice the slots that a bucket of the level above spans, so that such a bucket fits
 // into this circle while it is still some way ahead: it cascades before its first timer is due,
 // a little at a time, and no timer has to wait for the cascade (T2). See shard.flushTick.
 type level struct {

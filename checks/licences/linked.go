@@ -18,7 +18,7 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// unpublished holds the directories of the modules that nobody can import.
+// unpublished holds the directories of the modules that a release does not tag.
 var unpublished = []string{"bench", "checks", "examples"}
 
 // platforms are those whose packages link different modules: Pebble compresses with a C library

@@ -23,7 +23,7 @@
 //
 // # Which changes survive
 //
-// That depends on the server's configuration. With appendfsync always, no acknowledged change is
+// The server's configuration decides this. With appendfsync always, no acknowledged change is
 // lost; with everysec, up to a second of changes; without an append-only file, all changes since
 // the last snapshot. A fail-over loses the changes that the new master had not received.
 // Options.WaitReplicas makes that less likely, but not impossible: a replica that has confirmed may

@@ -108,7 +108,7 @@ func TestEvents(t *testing.T) {
 	r.Empty(events)
 }
 
-// Of all timers that one request makes wait, the earliest is announced.
+// The engine announces the earliest of the timers that one request adds.
 func TestEventsOfSeveral(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)

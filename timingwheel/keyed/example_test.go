@@ -62,7 +62,7 @@ func ExampleTable_SetAt() {
 	// Output: 1 true
 }
 
-// Of several callers that want a lock, one gets it.
+// One of several callers gets the lock.
 func ExampleTable_SetIfAbsent() {
 	locks, _ := keyed.New(func(string, string) {}, timingwheel.Options{})
 	defer locks.Shutdown(context.Background(), timingwheel.Discard)

@@ -123,7 +123,7 @@ func TestJitter(t *testing.T) {
 		require.Greater(t, len(seen), 30, "as good as every tick of it")
 		j.Stop()
 
-		// That of a wall job, and one whose sum with the period overflows an int64.
+		// The jitter of a wall job, and a jitter whose sum with the period overflows an int64.
 		r.passTo(time.Minute)
 		j = r.on(each{time.Second, 0}, r.note, JobOptions{Jitter: 100 * milli})
 		for i, at := range r.pass(100*time.Second - 1) {

@@ -37,8 +37,8 @@ func TestHostileFramesCloseTheConnection(t *testing.T) {
 	bystander.Call(kmsg.NewPtrApiVersionsRequest())
 }
 
-// A produce request larger than a frame may be gets an error answer, and its connection stays open.
-// That applies up to a limit, and only if the client expects an answer.
+// A produce request that exceeds the frame limit gets an error answer, and its connection stays
+// open, if it does not exceed MaxDiscard and the client expects an answer.
 func TestTooLargeProduceIsAnswered(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Wire.MaxFrame, c.Wire.MaxDiscard = 1<<20, 3<<20 })
