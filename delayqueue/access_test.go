@@ -146,7 +146,7 @@ func TestLeaderSleeps(t *testing.T) {
 }
 
 // The table of moved slots is never full: a search in it ends.
-func TestMovedSlotsLeaveRoom(t *testing.T) {
+func TestMovedSlotsAreNeverFull(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -285,7 +285,7 @@ func TestAllWhileTheQueueChanges(t *testing.T) {
 }
 
 // A loop that ends early, in whatever way, blocks nothing: slots move again.
-func TestAllLeftEarly(t *testing.T) {
+func TestAllEndsEarly(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	for name, leave := range map[string]func(*Queue[int]){
 		"break": func(q *Queue[int]) {
@@ -313,11 +313,11 @@ func TestAllLeftEarly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			q := New[int]()
 			var handles []Handle
-			for i := range 20 * spare {
+			for i := range 20 * defaultSpare {
 				handles = append(handles, mustPush(t, q, i, later))
 			}
 			leave(q)
-			for _, h := range handles[:19*spare] {
+			for _, h := range handles[:19*defaultSpare] {
 				q.Remove(h)
 			}
 			q.verify(t)

@@ -20,7 +20,7 @@ func TestHammerExactlyOnce(t *testing.T) {
 	t.Parallel()
 	const pushers, perPusher = 4, 5_000
 	q := New[int]()
-	q.heap.keep = 0 // slots move all the time
+	q.heap.spare = 0 // slots move all the time
 	var out [pushers * perPusher]atomic.Int32
 	var sum, left atomic.Int64
 	leave := func(id int) {

@@ -28,7 +28,7 @@ func (a item) before(b item) bool {
 	return a.seq < b.seq
 }
 
-// slot keeps a value in one place while its item moves through the heap.
+// slot keeps a value at one index while its item moves through the heap.
 type slot[T any] struct {
 	value  T
 	id     uint64 // identity of the element, zero while the slot is free
@@ -55,11 +55,11 @@ type heap[T any] struct {
 
 	// For shrink.go.
 	moved     []uint32 // index of the slots by id, as of the last pack; nil before the first
-	keep      int      // spare capacity that is never released: spare, less in tests
+	spare     int      // spare capacity that is never released: defaultSpare, less in tests
 	iterating int      // loops over All in progress: no slot moves during one
 }
 
-func newHeap[T any]() heap[T] { return heap[T]{free: noSlot, limit: noSlot, keep: spare} }
+func newHeap[T any]() heap[T] { return heap[T]{free: noSlot, limit: noSlot, spare: defaultSpare} }
 
 // push adds v, and reports whether there was capacity. Amortised O(log n); it allocates only to
 // grow.
@@ -92,12 +92,12 @@ func (h *heap[T]) remove(i int) T {
 	moved := h.items[last]
 	h.items = h.items[:last]
 	if i < last {
-		h.place(i, moved)
+		h.sift(i, moved)
 	}
 	v := h.slots[s].value
 	h.slots[s] = slot[T]{pos: h.free}
 	h.free = s
-	if most := h.most(); cap(h.items) > most || cap(h.slots) > most {
+	if maxCap := h.maxCap(); cap(h.items) > maxCap || cap(h.slots) > maxCap {
 		h.shrink()
 	}
 	return v
@@ -109,7 +109,7 @@ func (h *heap[T]) reset(i int, deadline int64) {
 	h.seq++
 	it := h.items[i]
 	it.deadline, it.seq = deadline, h.seq
-	h.place(i, it)
+	h.sift(i, it)
 }
 
 // clear removes all elements. Ids continue from the last one, so that old Handles stay stale.
@@ -119,8 +119,8 @@ func (h *heap[T]) clear() (items []item, slots []slot[T]) {
 	return items, slots
 }
 
-// place puts it where it belongs, starting from the hole at i.
-func (h *heap[T]) place(i int, it item) {
+// sift moves it up or down to its position, starting from the hole at i.
+func (h *heap[T]) sift(i int, it item) {
 	if i > 0 && it.before(h.items[(i-1)/arity]) {
 		h.up(i, it)
 	} else {

@@ -53,7 +53,7 @@ func (h *heap[T]) verifyMemory(t testing.TB) {
 	}
 	n := len(h.items)
 	have, need := bytes(cap(h.items), cap(h.slots), len(h.moved)), bytes(n, n, 0)
-	if have > 2*need+bytes(h.keep+1, h.keep+1, 2*h.keep+2) {
+	if have > 2*need+bytes(h.spare+1, h.spare+1, 2*h.spare+2) {
 		t.Fatalf("T18: %d bytes are kept for %d elements, which need %d", have, n, need)
 	}
 }
@@ -131,7 +131,7 @@ func runModel(t *testing.T, ops []byte) {
 	m := &model{T: t, q: New[int](), o: &oracle{}, limit: noSlot}
 	if len(ops) >= 2 {
 		if ops[0]%4 != 0 {
-			m.q.heap.keep = 0
+			m.q.heap.spare = 0
 		}
 		if ops[0]/4%4 == 0 {
 			m.limit = 12

@@ -28,7 +28,7 @@ func values[T any](elements []Element[T]) (vs []T) {
 	return vs
 }
 
-func TestEqualDeadlinesComeOutInOrder(t *testing.T) {
+func TestEqualDeadlinesAreTakenInOrder(t *testing.T) {
 	q := New[int]()
 	for _, now := range []time.Time{time.Now(), time.Now().Round(0), {}} { // monotonic, wall only, zero
 		var want []int
@@ -40,7 +40,7 @@ func TestEqualDeadlinesComeOutInOrder(t *testing.T) {
 	}
 }
 
-func TestResetCountsAsNewlyPutIn(t *testing.T) {
+func TestResetCountsAsNewlyAdded(t *testing.T) {
 	q := New[int]()
 	at := time.Now()
 	first := mustPush(t, q, 1, at)
@@ -154,7 +154,7 @@ func TestExtremeDeadlines(t *testing.T) {
 }
 
 // Saturated elements still leave by handle, and the farthest deadline causes no wake-up.
-func TestFarthestDeadlineSleepsForGood(t *testing.T) {
+func TestFarthestDeadlineCausesNoWakeup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New[int]()
 		h := mustPush(t, q, 1, time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))

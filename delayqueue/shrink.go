@@ -21,36 +21,36 @@ import "math/bits"
 // 600,000 elements takes some 30 ms. A sorted array of ids instead of the index would take 80
 // ms to sort alone, and Go's map 70 ms to fill.
 
-// spare is the capacity, in elements, that is never released: shrinking below it would not be
-// worth its cost.
-const spare = 256
+// defaultSpare is the capacity, in elements, that is never released: shrinking below it would
+// not be worth its cost.
+const defaultSpare = 256
 
-// most returns the capacity that is kept for the present elements: 13/8 of them, plus h.keep.
-func (h *heap[T]) most() int {
+// maxCap returns the capacity that is kept for the present elements: 13/8 of them, plus h.spare.
+func (h *heap[T]) maxCap() int {
 	n := len(h.items)
-	return n + n/2 + n/8 + h.keep
+	return n + n/2 + n/8 + h.spare
 }
 
-// shrink releases memory when the load has fallen. Above most it copies to 5/4, so 3/13 of the
+// shrink releases memory when the load has fallen. Above maxCap it copies to 5/4, so 3/13 of the
 // elements must leave, or a quarter as many arrive, before the next copy: O(1) amortised.
 // Including the index, at most 32/3 bytes for each packed element, it keeps less than twice the
 // memory needed.
 func (h *heap[T]) shrink() {
-	n, most := len(h.items), h.most()
-	room := n + n/4 + h.keep/2
-	if cap(h.items) > most {
-		h.items = append(make([]item, 0, room), h.items...)
+	n, maxCap := len(h.items), h.maxCap()
+	capacity := n + n/4 + h.spare/2
+	if cap(h.items) > maxCap {
+		h.items = append(make([]item, 0, capacity), h.items...)
 	}
-	if cap(h.slots) > most && h.iterating == 0 {
-		h.pack(room)
+	if cap(h.slots) > maxCap && h.iterating == 0 {
+		h.pack(capacity)
 	}
 }
 
 // pack copies the live slots to a new table with the given capacity, and indexes
 // them. Their order becomes that of the heap.
-func (h *heap[T]) pack(room int) {
+func (h *heap[T]) pack(capacity int) {
 	n := len(h.items)
-	slots := make([]slot[T], n, room)
+	slots := make([]slot[T], n, capacity)
 	h.moved = make([]uint32, 1<<bits.Len(uint(n+n/3))) // so it is between 3/8 and 3/4 full
 	for i := range h.items {
 		s := &h.items[i].slot

@@ -19,15 +19,15 @@ func packed(t *testing.T) (*Queue[int], []Handle) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var handles []Handle
 	for range 2 {
-		for i := range 10 * spare {
+		for i := range 10 * defaultSpare {
 			handles = append(handles, mustPush(t, q, i, later.Add(time.Duration(r.IntN(1000)))))
 		}
 		r.Shuffle(len(handles), func(i, j int) { handles[i], handles[j] = handles[j], handles[i] })
-		for _, h := range handles[spare:] {
+		for _, h := range handles[defaultSpare:] {
 			_, ok := q.Remove(h)
 			require.True(t, ok)
 		}
-		handles = handles[:spare]
+		handles = handles[:defaultSpare]
 		require.NotEmpty(t, q.heap.moved)
 	}
 	for i := range 10 {
@@ -54,7 +54,7 @@ func TestHandlesOutliveMovedSlots(t *testing.T) {
 			moved++
 		}
 	}
-	require.Greater(t, moved, spare/2, "the test needs elements that moved")
+	require.Greater(t, moved, defaultSpare/2, "the test needs elements that moved")
 
 	now := time.Now()
 	for i, h := range handles {
@@ -82,7 +82,7 @@ func TestHandlesOutliveTheSlotTable(t *testing.T) {
 	var old []Handle
 	for range 4 {
 		var batch []Handle
-		for i := range 4 * spare {
+		for i := range 4 * defaultSpare {
 			batch = append(batch, mustPush(t, q, i, later))
 		}
 		for _, h := range old {
@@ -93,7 +93,7 @@ func TestHandlesOutliveTheSlotTable(t *testing.T) {
 			_, ok := q.Remove(h)
 			require.True(t, ok)
 		}
-		require.LessOrEqual(t, cap(q.heap.slots), spare)
+		require.LessOrEqual(t, cap(q.heap.slots), defaultSpare)
 		old = append(old, batch...)
 	}
 }
@@ -132,8 +132,8 @@ func TestMemoryFollowsTheLoadDown(t *testing.T) {
 					require.Equal(t, items, cap(q.heap.items))
 				}
 			}
-			require.LessOrEqual(t, cap(q.heap.slots), spare)
-			require.LessOrEqual(t, cap(q.heap.items), spare)
+			require.LessOrEqual(t, cap(q.heap.slots), defaultSpare)
+			require.LessOrEqual(t, cap(q.heap.items), defaultSpare)
 			q.verify(t)
 		})
 	}
@@ -141,14 +141,14 @@ func TestMemoryFollowsTheLoadDown(t *testing.T) {
 
 // Each of the two tables shrinks independently: they grow at different sizes if T is not as
 // large as a key, and slots do not move during a loop over All.
-func TestTablesShrinkApart(t *testing.T) {
+func TestTablesShrinkIndependently(t *testing.T) {
 	for name, grow := range map[string]func(*heap[int]){
-		"items": func(h *heap[int]) { h.items = slices.Grow(h.items, 10*spare) },
-		"slots": func(h *heap[int]) { h.slots = slices.Grow(h.slots, 10*spare) },
+		"items": func(h *heap[int]) { h.items = slices.Grow(h.items, 10*defaultSpare) },
+		"slots": func(h *heap[int]) { h.slots = slices.Grow(h.slots, 10*defaultSpare) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := New[int]()
-			for i := range spare {
+			for i := range defaultSpare {
 				mustPush(t, q, i, time.Time{})
 			}
 			grow(&q.heap)
@@ -198,8 +198,8 @@ func TestCopiesAreAmortised(t *testing.T) {
 		count()
 	}
 	require.Less(t, copies, 40, "some 12 on the way up and 15 on the way down")
-	h := heap[int]{items: make([]item, 64), keep: spare}
-	require.Equal(t, 64*13/8+spare, h.most(), "3/13 of the elements must leave before the next copy")
+	h := heap[int]{items: make([]item, 64), spare: defaultSpare}
+	require.Equal(t, 64*13/8+defaultSpare, h.maxCap(), "3/13 of the elements must leave before the next copy")
 }
 
 // A full queue refuses a push, and nothing changes; an element that leaves frees capacity, in

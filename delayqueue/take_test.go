@@ -352,7 +352,7 @@ func TestCloseBeforePromotion(t *testing.T) {
 // take.go 7: after Clear the leader sleeps for a removed head. Later pushes are taken in time,
 // whether their deadlines are earlier than the old head's, equal or later, by the leader and by
 // the followers.
-func TestTakersGoOnAfterClear(t *testing.T) {
+func TestTakersContinueAfterClear(t *testing.T) {
 	for name, c := range map[string]struct {
 		at   time.Duration // of the push, counted from Clear; the old head was at 10 s
 		want Stats
