@@ -24,12 +24,12 @@ func TestRanks(t *testing.T) {
 	for off := range uint32(slabNodes) {
 		at, has := slices.BinarySearch(kept, off)
 		require.Equal(t, has, r.has(off), "offset %d", off)
-		require.EqualValues(t, at, r.position(off), "offset %d", off)
+		require.EqualValues(t, at, r.rank(off), "offset %d", off)
 	}
 }
 
-// Deferred clearing clears each place once, and an empty bucket has no first timer.
-func TestClearedLater(t *testing.T) {
+// Deferred clearing clears each position once, and an empty bucket has no first timer.
+func TestDeferredClearing(t *testing.T) {
 	l := newLists[int](0)
 	id, _ := l.newBucket(bucketWaiting, 0, 1)
 	for range 3 {
@@ -39,7 +39,7 @@ func TestClearedLater(t *testing.T) {
 		}
 		for off := uint32(1); off <= 3*chunkSlots; off++ {
 			n := l.timers.node(off)
-			l.unlinkLater(n)
+			l.deferUnlink(n)
 			l.timers.release(off, n)
 			require.Less(t, l.unlinkedLen, uint(unlinkBatch))
 		}
@@ -54,8 +54,8 @@ func TestClearedLater(t *testing.T) {
 	}
 }
 
-// Workers pass or drop a freed bucket; an empty queue returns nothing.
-func TestReadyQueueIsLeft(t *testing.T) {
+// Workers skip or drop a freed bucket; an empty queue returns nothing.
+func TestReadyQueueRemovesFreedBuckets(t *testing.T) {
 	var q readyQueue
 	a, b := bucketRef{seq: 1}, bucketRef{seq: 2}
 	q.push(a)
@@ -63,9 +63,9 @@ func TestReadyQueueIsLeft(t *testing.T) {
 	first, ok := q.front(new(bool))
 	require.True(t, ok)
 	require.Equal(t, a, first)
-	q.pass(b)
-	q.pass(a)
-	require.Equal(t, 1, q.refs.Len(), "one was passed, and it was the first")
+	q.skip(b)
+	q.skip(a)
+	require.Equal(t, 1, q.refs.Len(), "one was skipped, and it was the first")
 	q.drop(b)
 	require.Zero(t, q.refs.Len())
 	q.closing = true
@@ -91,7 +91,7 @@ func TestPlacedInItsBucket(t *testing.T) {
 // worker.
 func TestNoMethodKeepsALock(t *testing.T) {
 	const far = time.Hour
-	w, err := newWheel(func(int) {}, plain(Options{Shards: 2, MaxPending: 100}))
+	w, err := newWheel(func(int) {}, withTestDefaults(Options{Shards: 2, MaxPending: 100}))
 	require.NoError(t, err)
 	w.shared.ready.start = func() {} // the test runs the turns of all goroutines
 	free := func(method string) {
@@ -114,7 +114,7 @@ func TestNoMethodKeepsALock(t *testing.T) {
 		case ok := <-taken:
 			return ok
 		case <-time.After(time.Minute):
-			t.Fatal("a worker finds neither what is due nor that all has ended")
+			t.Fatal("a worker finds neither a due timer nor the end of the wheel")
 			return false
 		}
 	}
@@ -124,7 +124,7 @@ func TestNoMethodKeepsALock(t *testing.T) {
 		_, _ = w.ScheduleAt(2, time.Now().Add(far))
 		free("ScheduleAt")
 		_, _ = w.Schedule(3, 0)
-		free("Schedule of what is due")
+		free("Schedule of a due timer")
 		for range 2 { // pending, and stale
 			w.Value(h)
 			free("Value")
@@ -187,13 +187,13 @@ func TestNoMethodKeepsALock(t *testing.T) {
 
 // T2, T13: due timers run, whatever their level; a shutdown ends under each policy, also when
 // it ends an Await.
-func TestEndsAtAll(t *testing.T) {
+func TestTimersAndShutdownsEnd(t *testing.T) {
 	for i := range 2 * len(policies) {
 		policy, awaited := policies[i/2], i%2 == 1
 		synctest.Test(t, func(t *testing.T) {
 			f := start(t, Options{WheelSize: 2, Workers: 1, Shards: 2})
 			for i := range 20 {
-				f.in(i, time.Duration(i)*time.Millisecond)
+				f.schedule(i, time.Duration(i)*time.Millisecond)
 			}
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()

@@ -10,10 +10,10 @@ import (
 // advancer is the goroutine that moves timers: it flushes the buckets in the order of their
 // flush ticks, and sleeps until that of the first bucket that holds a timer.
 type advancer[V any] struct {
-	shards   []*shard[V]
-	shared   *shared
-	cascades []cascade     // in progress, ordered by expiration
-	emptied  atomic.Uint64 // buckets found empty after a sleep for them; the advancer writes
+	shards       []*shard[V]
+	shared       *shared
+	cascades     []cascade     // in progress, ordered by expiration
+	emptyWakeups atomic.Uint64 // buckets found empty after a sleep for them; the advancer writes
 }
 
 // cascade is a bucket whose timers the advancer moves to lower levels, a chunk at a time and
@@ -40,7 +40,7 @@ func (a *advancer[V]) run() {
 			return // closed
 		}
 		if empty := a.flush(r); empty {
-			a.emptied.Add(1)
+			a.emptyWakeups.Add(1)
 		}
 	}
 }

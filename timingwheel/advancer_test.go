@@ -15,15 +15,15 @@ import (
 func TestIdleMakesNoWakeups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 2, Shards: 2})
-		f.pass(1000 * time.Hour)
+		f.advance(1000 * time.Hour)
 		require.Zero(t, f.Stats().Wakeups)
 
-		f.in(0, 0) // due at once: nothing for the advancer
-		f.pass(time.Hour)
+		f.schedule(0, 0) // due at once: nothing for the advancer
+		f.advance(time.Hour)
 		require.Zero(t, f.Stats().Wakeups)
 
-		f.in(1, time.Millisecond)
-		f.pass(1000 * time.Hour)
+		f.schedule(1, time.Millisecond)
+		f.advance(1000 * time.Hour)
 		st := f.Stats()
 		require.Equal(t, uint64(2), st.Wakeups, "one for the push, one for the bucket")
 		require.Zero(t, st.EmptyWakeups)
@@ -39,33 +39,33 @@ func TestEmptiedBuckets(t *testing.T) {
 		for round := range uint64(5) {
 			var hs []Timer
 			for i := range 100 {
-				hs = append(hs, f.in(i, time.Duration(i+1)*17*time.Millisecond))
-				f.rest() // the advancer sees it, and sleeps on the first
+				hs = append(hs, f.schedule(i, time.Duration(i+1)*17*time.Millisecond))
+				f.waitIdle() // the advancer sees it, and sleeps on the first
 			}
 			before := f.Stats()
 			for _, h := range hs {
 				require.True(t, f.Stop(h))
 			}
-			f.pass(1000 * time.Hour)
+			f.advance(1000 * time.Hour)
 			after := f.Stats()
 			require.Equal(t, before.Wakeups+1, after.Wakeups)
 			require.Equal(t, round+1, after.EmptyWakeups)
 			require.Zero(t, f.shared.queue.Len())
-			f.pass(1000 * time.Hour)
+			f.advance(1000 * time.Hour)
 			require.Equal(t, after, f.Stats())
 		}
 
 		// With another timer at the end, the buckets in between are skipped.
 		var hs []Timer
 		for i := range 100 {
-			hs = append(hs, f.in(i, time.Duration(i+1)*17*time.Millisecond))
+			hs = append(hs, f.schedule(i, time.Duration(i+1)*17*time.Millisecond))
 		}
-		f.rest()
+		f.waitIdle()
 		before := f.Stats()
 		for _, h := range hs[:99] {
 			f.Stop(h)
 		}
-		f.pass(time.Hour)
+		f.advance(time.Hour)
 		after := f.Stats()
 		require.Equal(t, uint64(1), after.EmptyWakeups-before.EmptyWakeups)
 		require.LessOrEqual(t, after.Wakeups-before.Wakeups, 1+uint64(after.Levels))
@@ -80,14 +80,14 @@ func TestEmptyWakeupsAreWakeups(t *testing.T) {
 		f := start(t, Options{Shards: 4})
 		var hs []Timer
 		for i := range 4 {
-			hs = append(hs, f.on(i, i, time.Second))
+			hs = append(hs, f.scheduleOn(i, i, time.Second))
 		}
-		f.rest()
+		f.waitIdle()
 		before := f.Stats().Wakeups
 		for _, h := range hs {
 			f.Stop(h)
 		}
-		f.pass(time.Hour)
+		f.advance(time.Hour)
 		require.Equal(t, before+1, f.Stats().Wakeups)
 		require.Equal(t, uint64(1), f.Stats().EmptyWakeups)
 	})
@@ -97,15 +97,15 @@ func TestEmptyWakeupsAreWakeups(t *testing.T) {
 func TestRefilledBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 4, Shards: 1})
-		f.Stop(f.in(1, 5*time.Millisecond))
-		f.in(2, 5*time.Millisecond)
-		f.rest()
-		f.pass(5 * time.Millisecond)
+		f.Stop(f.schedule(1, 5*time.Millisecond))
+		f.schedule(2, 5*time.Millisecond)
+		f.waitIdle()
+		f.advance(5 * time.Millisecond)
 		require.Equal(t, []firing{{2, 5 * time.Millisecond}}, f.fired())
-		f.Stop(f.in(3, 5*time.Millisecond))
-		f.pass(time.Second) // pruned
-		f.in(4, 5*time.Millisecond)
-		f.pass(time.Second)
+		f.Stop(f.schedule(3, 5*time.Millisecond))
+		f.advance(time.Second) // pruned
+		f.schedule(4, 5*time.Millisecond)
+		f.advance(time.Second)
 		require.Equal(t, []int{4}, f.values())
 	})
 }
@@ -116,17 +116,17 @@ func TestBurstBecomesReadyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
-		f.occupy(1)
-		f.hold()
+		f.blockWorkers(1)
+		f.stopAdvancer()
 		const n = 50_000
 		var first Timer
 		for i := range n {
-			h := f.in(i, 10*time.Millisecond)
+			h := f.schedule(i, 10*time.Millisecond)
 			if i == 0 {
 				first = h
 			}
 		}
-		f.passHeld(10 * time.Millisecond)
+		f.advanceStopped(10 * time.Millisecond)
 		s, id := f.head()
 		seq, before := s.lists.seq, f.Stats()
 		f.flush(s, id)
@@ -135,57 +135,57 @@ func TestBurstBecomesReadyAtOnce(t *testing.T) {
 		require.Equal(t, n, f.Stats().Ready)
 		require.Equal(t, id, s.bucketOf(first))
 		require.True(t, f.Stop(first))
-		f.letGo()
+		f.startAdvancer()
 		close(g)
-		f.rest()
+		f.waitIdle()
 		require.Len(t, f.fired(), n-1)
 	})
 }
 
 // T15: a cascade releases the lock after each cascadeChunk timers, and loses or repeats none of
 // them.
-func TestCascadeLetsTheLockGo(t *testing.T) {
+func TestCascadeReleasesTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 2, Shards: 1})
-		f.hold()
+		f.stopAdvancer()
 		const n = 100 * cascadeChunk
 		for i := range n {
-			f.in(i, 5*time.Millisecond)
+			f.schedule(i, 5*time.Millisecond)
 		}
-		f.passHeld(3 * time.Millisecond)
+		f.advanceStopped(3 * time.Millisecond)
 		s, id := f.head()
 		f.duringCascade(s, id, func(left int) {
 			require.Equal(t, n-cascadeChunk, left)
 		})
 		require.Equal(t, uint64(n), s.counts.cascaded)
-		f.letGo()
-		f.pass(2 * time.Millisecond)
+		f.startAdvancer()
+		f.advance(2 * time.Millisecond)
 		require.Len(t, f.fired(), n)
 	})
 }
 
-// T9: a bucket emptied by Stop is skipped although its places are not yet cleared, and does not
+// T9: a bucket emptied by Stop is skipped although its positions are not yet cleared, and does not
 // count as overdue.
 func TestEmptiedBucketOfAnotherShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 2})
-		f.on(0, 1, 10*time.Millisecond)
-		emptied := f.on(1, 2, 20*time.Millisecond)
-		f.on(1, 3, time.Hour)
-		f.rest()
+		f.scheduleOn(0, 1, 10*time.Millisecond)
+		emptied := f.scheduleOn(1, 2, 20*time.Millisecond)
+		f.scheduleOn(1, 3, time.Hour)
+		f.waitIdle()
 		require.True(t, f.Stop(emptied))
 		require.Equal(t, 1, f.unlinked(1))
-		f.pass(30 * time.Millisecond)
+		f.advance(30 * time.Millisecond)
 		require.Zero(t, f.Stats().EmptyWakeups)
 		require.Equal(t, []int{1}, f.values())
 
-		f.hold()
-		emptied = f.on(1, 4, 10*time.Millisecond)
-		f.on(1, 5, time.Hour)
+		f.stopAdvancer()
+		emptied = f.scheduleOn(1, 4, 10*time.Millisecond)
+		f.scheduleOn(1, 5, time.Hour)
 		require.True(t, f.Stop(emptied))
 		require.Equal(t, 1, f.unlinked(1))
-		f.passHeld(20 * time.Millisecond)
+		f.advanceStopped(20 * time.Millisecond)
 		require.Zero(t, f.Stats().Overdue)
-		f.letGo()
+		f.startAdvancer()
 	})
 }

@@ -15,8 +15,8 @@ import (
 // every shard's memory from core to core; docs/decisions.md has the measurements.)
 type shardAffinity [256]atomic.Uint32 // written when goroutines meet, otherwise only read
 
-// place returns the calling goroutine's entry in the table.
-func (a *shardAffinity) place() *atomic.Uint32 { return &a[stackHash()%uint32(len(a))] }
+// entry returns the calling goroutine's entry in the table.
+func (a *shardAffinity) entry() *atomic.Uint32 { return &a[stackHash()%uint32(len(a))] }
 
 // stackHash returns a number that tends to be the same for one goroutine and to differ between
 // goroutines. Stacks are at least 2 KiB apart.

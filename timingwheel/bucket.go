@@ -28,10 +28,10 @@ type bucket struct {
 	count      uint32
 	level      uint8
 	state      bucketState
-	// moved reports, on the lowest level, that a timer in here may have a later deadline than
+	// extended reports, on the lowest level, that a timer in here may have a later deadline than
 	// the bucket's, because Reset left it here. The flush then checks each timer, as it always
 	// does on higher levels.
-	moved      bool
+	extended   bool
 	expiration tick   // when its span begins; when ready: its timers' deadline
 	seq        uint64 // distinguishes this use of the record from earlier ones; never repeats
 }

@@ -11,15 +11,15 @@ import (
 
 // T2: timers that are due during the cascade of a large bucket do not wait for it; T14: later
 // timers follow those of that bucket.
-func TestCascadeIsAhead(t *testing.T) {
+func TestCascadeBeginsEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 128, Shards: 2, Workers: 1})
-		f.hold()
+		f.stopAdvancer()
 		const n = 3*cascadeChunk + 1
 		for i := range n {
-			f.on(0, i, time.Duration(256+i%128)*time.Millisecond) // [256, 384): it is flushed at 192
+			f.scheduleOn(0, i, time.Duration(256+i%128)*time.Millisecond) // [256, 384): it is flushed at 192
 		}
-		f.on(1, -1, 200*time.Millisecond)
+		f.scheduleOn(1, -1, 200*time.Millisecond)
 		a := &f.advancer
 		flush := func() bool {
 			r, ok := a.due()
@@ -42,8 +42,8 @@ func TestCascadeIsAhead(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, f.fired(), 1)
 
-		f.on(1, -2, 55*time.Millisecond) // at 255
-		f.on(1, -3, 56*time.Millisecond) // at 256, like the first of the cascade
+		f.scheduleOn(1, -2, 55*time.Millisecond) // at 255
+		f.scheduleOn(1, -3, 56*time.Millisecond) // at 256, like the first of the cascade
 		require.True(t, a.cascade())
 		time.Sleep(100 * time.Millisecond)
 		require.Equal(t, 45*time.Millisecond, f.Stats().Overdue)
@@ -56,8 +56,8 @@ func TestCascadeIsAhead(t *testing.T) {
 		require.True(t, a.cascade(), "the last one")
 		require.False(t, a.cascade())
 		require.True(t, flush())
-		f.letGo()
-		f.pass(time.Second)
+		f.startAdvancer()
+		f.advance(time.Second)
 		require.Len(t, f.fired(), n+2)
 	})
 }
@@ -68,13 +68,13 @@ func TestCascadeIsAhead(t *testing.T) {
 func TestCatchUpStopsAtACascade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 128, Shards: 1, Workers: 1})
-		f.hold()
+		f.stopAdvancer()
 		for range cascadeChunk {
-			f.in(383, 383*time.Millisecond)
+			f.schedule(383, 383*time.Millisecond)
 		}
-		f.in(300, 300*time.Millisecond)
-		f.in(290, 290*time.Millisecond)
-		f.in(256, 256*time.Millisecond)
+		f.schedule(300, 300*time.Millisecond)
+		f.schedule(290, 290*time.Millisecond)
+		f.schedule(256, 256*time.Millisecond)
 		a := &f.advancer
 		time.Sleep(192 * time.Millisecond)
 		q, ok := a.due()
@@ -82,13 +82,13 @@ func TestCatchUpStopsAtACascade(t *testing.T) {
 		require.False(t, a.flush(q))
 		require.True(t, a.cascade())
 		time.Sleep(time.Second)
-		f.in(-1, time.Millisecond)
+		f.schedule(-1, time.Millisecond)
 		require.Equal(t, tick(255), f.shards[0].clock)
 		require.Equal(t, 936*time.Millisecond, f.Stats().Overdue, "that of the first of those that still cascade")
 		require.True(t, a.cascade())
 		require.False(t, a.cascade())
-		f.letGo()
-		f.pass(time.Minute)
+		f.startAdvancer()
+		f.advance(time.Minute)
 		order := f.values()
 		require.Equal(t, []int{256, 290, 300, 383}, order[:4])
 		require.Equal(t, -1, order[len(order)-1])
@@ -100,37 +100,37 @@ func TestCatchUpStopsAtACascade(t *testing.T) {
 func TestCatchUpStopsAtTheFirstBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 4, Shards: 1, Workers: 1})
-		f.in(7, 7*time.Millisecond)
-		f.pass(7 * time.Millisecond)
-		f.hold()
+		f.schedule(7, 7*time.Millisecond)
+		f.advance(7 * time.Millisecond)
+		f.stopAdvancer()
 		s := f.shards[0]
 		require.Equal(t, tick(7), s.clock)
-		f.in(18, 11*time.Millisecond) // in the fourth slot of eight, flushed at 14
-		f.in(30, 23*time.Millisecond) // in the last one
+		f.schedule(18, 11*time.Millisecond) // in the fourth slot of eight, flushed at 14
+		f.schedule(30, 23*time.Millisecond) // in the last one
 		require.Len(t, s.levels, 2)
 		time.Sleep(18 * time.Millisecond)
-		f.in(26, time.Millisecond)
+		f.schedule(26, time.Millisecond)
 		require.Equal(t, tick(13), s.clock)
-		f.letGo()
-		f.pass(time.Second)
+		f.startAdvancer()
+		f.advance(time.Second)
 		require.Equal(t, []int{7, 18, 26, 30}, f.values())
 	})
 }
 
 // T2: when a timer of a bucket was extended, the due ones become ready chunk by chunk, and do
 // not wait until the last has been checked.
-func TestPushedOutBucketIsReadyByChunks(t *testing.T) {
+func TestExtendedBucketIsReadyByChunks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
-		f.occupy(1)
-		f.hold()
+		f.blockWorkers(1)
+		f.stopAdvancer()
 		var last Timer
 		for i := range 3 * cascadeChunk {
-			last = f.in(i, 10*time.Millisecond)
+			last = f.schedule(i, 10*time.Millisecond)
 		}
 		require.True(t, f.Reset(last, time.Second))
-		f.passHeld(10 * time.Millisecond)
+		f.advanceStopped(10 * time.Millisecond)
 		a := &f.advancer
 		r, ok := a.due()
 		require.True(t, ok)
@@ -140,9 +140,9 @@ func TestPushedOutBucketIsReadyByChunks(t *testing.T) {
 			require.True(t, a.cascade())
 			require.Equal(t, (k+1)*cascadeChunk, f.Stats().Ready)
 		}
-		f.letGo()
+		f.startAdvancer()
 		close(g)
-		f.pass(time.Minute)
+		f.advance(time.Minute)
 		require.Len(t, f.fired(), 3*cascadeChunk)
 	})
 }
@@ -151,14 +151,14 @@ func TestPushedOutBucketIsReadyByChunks(t *testing.T) {
 func TestOverdueOfSeveralLevels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 128, Shards: 1})
-		f.hold()
-		f.in(1, 5*time.Millisecond)
-		f.in(2, 10*time.Second)
-		f.in(3, time.Hour)
+		f.stopAdvancer()
+		f.schedule(1, 5*time.Millisecond)
+		f.schedule(2, 10*time.Second)
+		f.schedule(3, time.Hour)
 		time.Sleep(100 * time.Millisecond)
 		require.Equal(t, 95*time.Millisecond, f.Stats().Overdue)
-		f.letGo()
-		f.pass(time.Second)
+		f.startAdvancer()
+		f.advance(time.Second)
 		require.Zero(t, f.Stats().Overdue)
 	})
 }

@@ -8,10 +8,10 @@ package timingwheel
 // would be sequential, because each node would hold the address of the next; a chunk holds
 // nine, and the processor fetches them together.
 //
-// A chunk is the value of a node whose place is the chunk's bucket. With the other fields of
+// A chunk is the value of a node whose position is the chunk's bucket. With the other fields of
 // the node, it fills one cache line.
 //
-// A timer's place is its chunk's index and its slot in it:
+// A timer's position is its chunk's index and its slot in it:
 //
 //	31              4 3    0
 //	[ chunk's index ][ slot ]

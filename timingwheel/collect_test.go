@@ -30,7 +30,7 @@ func gcUntil(done func() bool) {
 }
 
 // timers 17: the value of a timer that was stopped or has run can be collected at once, while
-// the wheel, its slab and its workers still exist; also if the timer is only noted.
+// the wheel, its slab and its workers still exist; also if its unlinking is deferred.
 func TestValuesAreCollected(t *testing.T) {
 	for _, eager := range []bool{false, true} {
 		valuesAreCollected(t, eager)
@@ -41,7 +41,7 @@ func valuesAreCollected(t *testing.T, eager bool) {
 	ran := make(chan struct{}, 3)
 	w, err := New(func(*payload) { ran <- struct{}{} }, Options{Tick: time.Microsecond, Workers: 1, Shards: 1})
 	require.NoError(t, err)
-	w.eager(eager)
+	w.forceBatching(eager)
 	neighbour, err := w.Schedule(nil, time.Hour) // keeps the slab
 	require.NoError(t, err)
 	schedule := func(d time.Duration) (Timer, weak.Pointer[payload]) {
@@ -53,7 +53,7 @@ func valuesAreCollected(t *testing.T, eager bool) {
 	stopped, stoppedValue := schedule(time.Hour)
 	_, ranValue := schedule(10 * time.Microsecond)
 	_, atOnceValue := schedule(0)
-	kept, keptValue := schedule(2 * time.Hour) // in another chunk, or stopped would not be noted
+	kept, keptValue := schedule(2 * time.Hour) // in another chunk, or stopped would not be deferred
 	<-ran
 	<-ran
 	require.True(t, w.Stop(stopped))
@@ -171,7 +171,7 @@ func TestReadyMemoryFollowsTheLoad(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
 		defer close(g)
-		f.occupy(1)
+		f.blockWorkers(1)
 		q := &f.shared.ready
 		bytes := f.Stats().Bytes
 		live := make([]Timer, 64) // one is due after another, and some stay for long
@@ -179,11 +179,11 @@ func TestReadyMemoryFollowsTheLoad(t *testing.T) {
 			k := (i * 37) % len(live)
 			if i%3 == 0 {
 				f.Stop(live[k])
-				live[k] = f.in(i, time.Millisecond)
+				live[k] = f.schedule(i, time.Millisecond)
 			} else if !f.Touch(live[k], time.Millisecond) {
-				live[k] = f.in(i, time.Millisecond)
+				live[k] = f.schedule(i, time.Millisecond)
 			}
-			time.Sleep(2 * time.Millisecond) // not pass: verifying each step takes seconds
+			time.Sleep(2 * time.Millisecond) // not advance: verifying each step takes seconds
 			synctest.Wait()
 		}
 		for i := range 10_000 {
@@ -204,7 +204,7 @@ func TestReadyMemoryFollowsTheLoad(t *testing.T) {
 		}
 		q.mu.Lock()
 		require.Zero(t, q.refs.Len())
-		require.Empty(t, q.gone)
+		require.Empty(t, q.freed)
 		q.mu.Unlock()
 	})
 }
@@ -213,12 +213,12 @@ func TestReadyMemoryFollowsTheLoad(t *testing.T) {
 // allocates nothing.
 func TestMemoryFollowsTheLoad(t *testing.T) {
 	f := start(t, Options{Shards: 1})
-	f.Stop(f.in(1, time.Hour))
+	f.Stop(f.schedule(1, time.Hour))
 	one := f.Stats().Bytes
 	require.Less(t, one, 32<<10)
 	var hs []Timer
 	for i := range 100_000 {
-		hs = append(hs, f.in(i, time.Hour))
+		hs = append(hs, f.schedule(i, time.Hour))
 	}
 	each := int(unsafe.Sizeof(node[int]{})) + int(unsafe.Sizeof(node[chunk]{}))/chunkSlots
 	require.Greater(t, f.Stats().Bytes, 100_000*each)
@@ -235,7 +235,7 @@ func TestMemoryFollowsTheLoad(t *testing.T) {
 		f.Reset(h, time.Hour)
 		f.Stop(h)
 	}))
-	f.verifyHeld()
+	f.verifyStopped()
 }
 
 // T18: when nine tenths have left, at random, the wheel keeps at most twice the memory of a
@@ -252,19 +252,19 @@ func TestMemoryFollowsTheLoadDown(t *testing.T) {
 		f, fresh := start(t, Options{Shards: 1, Tick: time.Minute}), start(t, Options{Shards: 1, Tick: time.Minute})
 		hs := make([]Timer, n)
 		for i := range hs {
-			hs[i] = f.in(i, delays[i])
+			hs[i] = f.schedule(i, delays[i])
 		}
 		order := r.Perm(n)
 		for k, i := range order[:n*9/10] {
 			require.True(t, f.Stop(hs[i]))
 			if k%(n/4) == 0 {
-				f.verifyHeld()
+				f.verifyStopped()
 			}
 		}
 		for _, i := range order[n*9/10:] {
-			fresh.in(i, delays[i])
+			fresh.schedule(i, delays[i])
 		}
-		f.verifyHeld()
+		f.verifyStopped()
 		filled := slabNodes * int(unsafe.Sizeof(node[int]{})+unsafe.Sizeof(node[chunk]{}))
 		require.LessOrEqual(t, f.Stats().Bytes, 2*fresh.Stats().Bytes+filled, "%d timers", n)
 		for _, i := range order[:n*9/10] {
@@ -272,9 +272,9 @@ func TestMemoryFollowsTheLoadDown(t *testing.T) {
 		}
 		again := make([]Timer, n) // and up again: packed slabs are reused
 		for i := range again {
-			again[i] = f.in(i, delays[i])
+			again[i] = f.schedule(i, delays[i])
 		}
-		f.verifyHeld()
+		f.verifyStopped()
 		require.Less(t, f.Stats().Bytes, (n+n/10)*48)
 		for _, i := range order[n*9/10:] {
 			v, ok := f.Remove(hs[i])
@@ -284,7 +284,7 @@ func TestMemoryFollowsTheLoadDown(t *testing.T) {
 		for i := range again {
 			require.True(t, f.Stop(again[i]))
 		}
-		f.verifyHeld()
+		f.verifyStopped()
 	}
 }
 
@@ -294,18 +294,18 @@ func TestBucketRecordsFollowTheLoadDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Workers: 1, Shards: 1}, g.wait)
-		f.occupy(1)
+		f.blockWorkers(1)
 		const n = 50_000
 		for i := range n {
-			f.in(i, time.Duration(i+1)*time.Millisecond)
+			f.schedule(i, time.Duration(i+1)*time.Millisecond)
 		}
-		last := f.in(n, 24*time.Hour)
+		last := f.schedule(n, 24*time.Hour)
 		time.Sleep(n * time.Millisecond)
 		synctest.Wait()
 		require.Equal(t, n, f.Stats().Ready)
 		require.Greater(t, f.shards[0].lists.buckets.size, n)
 		close(g)
-		f.rest()
+		f.waitIdle()
 		require.Equal(t, 1, f.Len())
 		require.LessOrEqual(t, f.shards[0].lists.buckets.size, 3*slabNodes)
 		require.True(t, f.Stop(last))

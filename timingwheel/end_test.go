@@ -13,15 +13,15 @@ import (
 // Contracts about the end of a timer: T3, T4, T5, T6.
 
 // T3, T4: each way to end happens exactly once.
-func TestOneEnd(t *testing.T) {
+func TestEndsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 2, Shards: 2})
-		run, stop := f.in(1, time.Second), f.in(2, time.Second)
+		run, stop := f.schedule(1, time.Second), f.schedule(2, time.Second)
 		require.Equal(t, 2, f.Len())
 		require.True(t, f.Stop(stop))
 		require.False(t, f.Stop(stop), "timers 6: a second Stop returns false")
 		require.Equal(t, 1, f.Len())
-		f.pass(time.Minute)
+		f.advance(time.Minute)
 		require.Equal(t, []firing{{1, time.Second}}, f.fired())
 		for range 2 {
 			require.False(t, f.Stop(run))
@@ -29,7 +29,7 @@ func TestOneEnd(t *testing.T) {
 			require.False(t, f.Reset(run, time.Second))
 			require.False(t, f.Reset(stop, time.Second))
 		}
-		f.pass(time.Minute)
+		f.advance(time.Minute)
 		require.Empty(t, f.fired())
 		st := f.Stats()
 		require.Equal(t, []uint64{2, 1, 1, 0, 0}, []uint64{st.Scheduled, st.Expired, st.Stopped, st.Discarded, st.Returned})
@@ -38,7 +38,7 @@ func TestOneEnd(t *testing.T) {
 
 // T4, timers 1: Stop and Len are exact before each turn of the advancer, from Schedule down
 // through the levels to the ready list.
-func TestStopOnTheWayDown(t *testing.T) {
+func TestStopAtEveryStage(t *testing.T) {
 	for _, size := range []int{2, 3, 8} {
 		for turns := 0; ; turns++ {
 			ready := false
@@ -46,23 +46,23 @@ func TestStopOnTheWayDown(t *testing.T) {
 				g := make(gate)
 				f := start(t, Options{WheelSize: size, Shards: 1, Workers: 1}, g.wait)
 				defer close(g)
-				f.occupy(1)
-				f.hold()
-				h := f.in(1, 999*time.Millisecond)
-				other := f.in(2, 999*time.Millisecond)
+				f.blockWorkers(1)
+				f.stopAdvancer()
+				h := f.schedule(1, 999*time.Millisecond)
+				other := f.schedule(2, 999*time.Millisecond)
 				time.Sleep(time.Minute)
 				for range turns {
 					s, id := f.head()
 					f.flush(s, id)
-					f.rest2()
+					f.waitStopped()
 				}
 				ready = f.Stats().Ready > 0
 				require.True(t, f.Stop(h))
 				require.False(t, f.Stop(h))
 				require.Equal(t, 1, f.Len())
-				f.letGo()
+				f.startAdvancer()
 				g <- struct{}{}
-				f.rest()
+				f.waitIdle()
 				require.Equal(t, []int{2}, f.values())
 				require.False(t, f.Stop(other))
 			})
@@ -81,12 +81,12 @@ func TestStopDuringCascade(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{WheelSize: 128, Shards: 1, Workers: 1}, g.wait)
 		defer close(g)
-		f.occupy(1)
-		f.hold()
+		f.blockWorkers(1)
+		f.stopAdvancer()
 		const n = 20_000
 		hs := make([]Timer, n)
 		for i := range hs {
-			hs[i] = f.in(i, time.Duration(256+i%128)*time.Millisecond)
+			hs[i] = f.schedule(i, time.Duration(256+i%128)*time.Millisecond)
 		}
 		time.Sleep(256 * time.Millisecond)
 		stopped := map[int]bool{}
@@ -102,9 +102,9 @@ func TestStopDuringCascade(t *testing.T) {
 			}
 			require.Equal(t, n-len(stopped), f.Len())
 		})
-		f.letGo()
+		f.startAdvancer()
 		g <- struct{}{}
-		f.pass(time.Second)
+		f.advance(time.Second)
 		seen := map[int]bool{}
 		for _, v := range f.values() {
 			require.False(t, stopped[v] || seen[v])
@@ -120,28 +120,28 @@ func TestStopAndResetOfReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{WheelSize: 2, Shards: 1, Workers: 1}, g.wait)
-		f.occupy(1)
+		f.blockWorkers(1)
 		var hs []Timer
 		for i := range 10 {
-			hs = append(hs, f.in(i, time.Duration(i/2)*time.Millisecond)) // two in each bucket
+			hs = append(hs, f.schedule(i, time.Duration(i/2)*time.Millisecond)) // two in each bucket
 		}
-		f.pass(time.Second)
+		f.advance(time.Second)
 		require.Equal(t, 10, f.Stats().Ready)
 		for _, i := range []int{0, 1, 4, 7} { // first, a whole bucket, ...
 			require.True(t, f.Stop(hs[i]))
 			require.False(t, f.Stop(hs[i]))
-			f.rest()
+			f.waitIdle()
 		}
 		require.True(t, f.Reset(hs[2], time.Second))
 		require.True(t, f.Reset(hs[9], 0))
 		require.True(t, f.Reset(hs[3], 0))
-		f.rest()
+		f.waitIdle()
 		require.Equal(t, 5, f.Stats().Ready)
 		require.Equal(t, 6, f.Len())
 		close(g)
-		f.rest()
+		f.waitIdle()
 		require.Equal(t, []int{5, 6, 8, 9, 3}, f.values())
-		f.pass(time.Minute)
+		f.advance(time.Minute)
 		require.Equal(t, []firing{{2, 2 * time.Second}}, f.fired())
 	})
 }
@@ -155,21 +155,21 @@ func TestResetMoves(t *testing.T) {
 			f := start(t, Options{WheelSize: size, Shards: 1, Workers: 1})
 			r := rand.New(rand.NewPCG(5, uint64(size)))
 			for range 300 {
-				h := f.in(1, time.Duration(r.IntN(300))*time.Millisecond/2+1)
+				h := f.schedule(1, time.Duration(r.IntN(300))*time.Millisecond/2+1)
 				want := time.Duration(0)
 				for range r.IntN(5) + 1 {
 					d := time.Duration(r.IntN(700)+1) * time.Millisecond / 2
 					want = f.due(d)
 					require.True(t, f.Reset(h, d))
-					f.rest()
-					f.pass(min(time.Duration(r.IntN(100))*time.Millisecond/2, want-f.since()-1))
+					f.waitIdle()
+					f.advance(min(time.Duration(r.IntN(100))*time.Millisecond/2, want-f.since()-1))
 				}
 				require.Empty(t, f.fired())
-				f.pass(want - f.since() + 1)
+				f.advance(want - f.since() + 1)
 				require.Equal(t, []firing{{1, want}}, f.fired())
 				require.False(t, f.Reset(h, 1))
 			}
-			f.pass(time.Hour)
+			f.advance(time.Hour)
 			require.Empty(t, f.fired())
 		})
 	}
@@ -181,36 +181,36 @@ func TestResetEarlier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ms = time.Millisecond
 		f := start(t, Options{WheelSize: 4, Shards: 1})
-		f.pass(ms / 2)
-		a, b, c, d := f.in(1, 8*ms), f.in(2, 8*ms), f.in(3, 8*ms), f.in(4, 8*ms)
+		f.advance(ms / 2)
+		a, b, c, d := f.schedule(1, 8*ms), f.schedule(2, 8*ms), f.schedule(3, 8*ms), f.schedule(4, 8*ms)
 		require.True(t, f.Reset(a, 4*ms))
 		require.True(t, f.Reset(b, ms/4))
 		require.True(t, f.Reset(c, 0))
 		require.True(t, f.Reset(d, 4*ms))
 		require.True(t, f.Stop(d))
-		f.pass(time.Hour)
+		f.advance(time.Hour)
 		require.Equal(t, []firing{{3, ms / 2}, {2, ms}, {1, 5 * ms}}, f.fired())
 	})
 }
 
 // T5: extending a deadline leaves the timer in its bucket. However often that happens, it costs
 // one move when the bucket is flushed, and the timer does not run then.
-func TestResetPushOutIsLazy(t *testing.T) {
+func TestResetExtensionIsLazy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 4, Shards: 1})
-		h := f.in(1, 2*time.Millisecond)
-		f.in(2, 2*time.Millisecond)
+		h := f.schedule(1, 2*time.Millisecond)
+		f.schedule(2, 2*time.Millisecond)
 		bucket := f.bucketOf(h)
 		for i := range 1000 {
 			require.True(t, f.Reset(h, time.Second+time.Duration(i)))
 			require.Equal(t, bucket, f.bucketOf(h))
 		}
-		f.pass(2 * time.Millisecond)
+		f.advance(2 * time.Millisecond)
 		require.Equal(t, []firing{{2, 2 * time.Millisecond}}, f.fired())
 		require.NotEqual(t, bucket, f.bucketOf(h))
 		require.True(t, f.Reset(h, math.MaxInt64))
 		require.True(t, f.Reset(h, 30*time.Second))
-		f.pass(time.Minute)
+		f.advance(time.Minute)
 		require.Equal(t, []firing{{1, 30002 * time.Millisecond}}, f.fired())
 	})
 }
@@ -222,14 +222,14 @@ func TestResetOfReadyOnAnOldClock(t *testing.T) {
 		const ms = time.Millisecond
 		g := make(gate)
 		f := start(t, Options{WheelSize: 4, Shards: 1, Workers: 1}, g.wait)
-		f.in(-1, 0)
-		f.pass(time.Second)
-		h := f.in(1, 0)
+		f.schedule(-1, 0)
+		f.advance(time.Second)
+		h := f.schedule(1, 0)
 		require.Equal(t, 1, f.Stats().Ready)
 		require.True(t, f.Reset(h, 50*ms))
 		require.Zero(t, f.Stats().Ready)
 		close(g)
-		f.pass(time.Minute)
+		f.advance(time.Minute)
 		require.Equal(t, []firing{{-1, 0}, {1, time.Second + 50*ms}}, f.fired())
 	})
 }
@@ -240,14 +240,14 @@ func TestResetOfEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{}, g.wait)
-		h := f.in(-1, time.Second)
-		f.pass(time.Minute)
+		h := f.schedule(-1, time.Second)
+		f.advance(time.Minute)
 		require.False(t, f.Reset(h, time.Second), "its function is running")
 		require.False(t, f.Stop(h))
 		close(g)
-		f.rest()
+		f.waitIdle()
 		require.False(t, f.Reset(h, time.Second))
-		f.pass(time.Minute)
+		f.advance(time.Minute)
 		require.Len(t, f.fired(), 1)
 		require.Zero(t, f.Stats().Pending)
 	})
@@ -258,35 +258,35 @@ func TestResetOfEnded(t *testing.T) {
 func TestStaleHandles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 2})
-		live := f.in(1, 1000*time.Hour)
-		strange := []Timer{
+		live := f.schedule(1, 1000*time.Hour)
+		unknown := []Timer{
 			{}, {math.MaxUint64}, {1}, {live.id + 1}, {live.id ^ 1<<(indexBits+genBits)}, // another shard
 			{live.id + 1<<indexBits}, {live.id - 1<<indexBits}, // another generation
 			makeTimer(live.shard(), 1, 0), makeTimer(live.shard(), 0, 1<<slabBits), makeTimer(live.shard(), 1, 1<<slabBits|5),
 			makeTimer(live.shard(), 0, 7), makeTimer(live.shard(), 0, live.index()+1), // fresh nodes
 		}
 		for i := range 1000 { // the node is reused each time
-			h := f.in(2, time.Minute)
+			h := f.schedule(2, time.Minute)
 			if i%2 == 0 {
 				require.True(t, f.Stop(h))
 			} else {
-				f.pass(time.Minute)
+				f.advance(time.Minute)
 			}
-			strange = append(strange, h)
+			unknown = append(unknown, h)
 		}
 		require.Equal(t, 500, len(f.fired()))
-		for _, h := range strange {
+		for _, h := range unknown {
 			require.False(t, f.Stop(h), "%x", h.id)
 			require.False(t, f.Reset(h, 0), "%x", h.id)
 		}
-		f.rest()
+		f.waitIdle()
 		require.Empty(t, f.fired())
 		require.True(t, f.Stop(live))
 	})
 }
 
 // T6, timers 6: handles stay stale when slabs are released and allocated again.
-func TestStaleThroughRegrowth(t *testing.T) {
+func TestHandlesStayStaleAfterRegrowth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1})
 		var stale []Timer
@@ -294,8 +294,8 @@ func TestStaleThroughRegrowth(t *testing.T) {
 		for range 4 {
 			var hs []Timer
 			for i := range 4 * slabNodes {
-				h := f.in(i, time.Hour)
-				require.False(t, seen[h], "a handle was given out twice")
+				h := f.schedule(i, time.Hour)
+				require.False(t, seen[h], "a handle was issued twice")
 				seen[h] = true
 				hs = append(hs, h)
 			}
@@ -307,15 +307,15 @@ func TestStaleThroughRegrowth(t *testing.T) {
 			for _, i := range rand.Perm(len(hs)) {
 				require.True(t, f.Stop(hs[i]))
 			}
-			f.rest()
-			require.LessOrEqual(t, f.shards[0].lists.timers.size, slabNodes, "the memory of a burst goes back")
+			f.waitIdle()
+			require.LessOrEqual(t, f.shards[0].lists.timers.size, slabNodes, "the memory of a burst is released")
 			stale = append(stale, hs...)
 		}
 	})
 }
 
-// rest2 is rest between turns that the test runs itself: buckets may be due.
-func (f *fixture) rest2() {
+// waitStopped is waitIdle between turns that the test runs itself: buckets may be due.
+func (f *fixture) waitStopped() {
 	synctest.Wait()
 	require.Equal(f.t, 2, f.Len())
 }
@@ -323,9 +323,9 @@ func (f *fixture) rest2() {
 // T6: a handle of another wheel, with more shards, is no timer here.
 func TestHandleOfAnotherWheel(t *testing.T) {
 	f, other := start(t, Options{Shards: 1}), start(t, Options{Shards: 4})
-	f.in(1, time.Hour)
+	f.schedule(1, time.Hour)
 	for shard := range 4 {
-		h := other.on(shard, 1, time.Hour)
+		h := other.scheduleOn(shard, 1, time.Hour)
 		if shard > 0 {
 			require.False(t, f.Stop(h) || f.Reset(h, 0))
 		}
@@ -333,7 +333,7 @@ func TestHandleOfAnotherWheel(t *testing.T) {
 	require.Equal(t, 1, f.Len())
 }
 
-// T4, T6: most Stops of many timers only note the timer, but are exact: in random order, among
+// T4, T6: most Stops of many timers defer the unlinking, but are exact: in random order, among
 // timers that are started, moved and run, and in a shutdown.
 func TestStopMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -342,7 +342,7 @@ func TestStopMany(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		within := func() time.Duration { return time.Duration(1+r.IntN(3_600_000)) * time.Millisecond }
 		var held []Timer
-		noted := 0
+		deferred := 0
 		stop := func() {
 			h := held[len(held)-1]
 			held = held[:len(held)-1]
@@ -353,7 +353,7 @@ func TestStopMany(t *testing.T) {
 			}
 			require.True(t, f.Stop(h))
 			if f.unlinked(0) > unlinked {
-				noted++
+				deferred++
 			}
 			require.Equal(t, pending-1, f.Len())
 			require.False(t, f.Stop(h))
@@ -363,7 +363,7 @@ func TestStopMany(t *testing.T) {
 		}
 		for range 40 {
 			for f.Len() < most {
-				held = append(held, f.in(len(held), within()))
+				held = append(held, f.schedule(len(held), within()))
 			}
 			_, err := f.Schedule(0, within())
 			require.ErrorIs(t, err, ErrFull)
@@ -374,10 +374,10 @@ func TestStopMany(t *testing.T) {
 					f.Reset(held[r.IntN(len(held))], within())
 				}
 			}
-			f.rest()
-			f.pass(time.Duration(r.IntN(1000)) * time.Second)
+			f.waitIdle()
+			f.advance(time.Duration(r.IntN(1000)) * time.Second)
 		}
-		require.Greater(t, noted, 1000)
+		require.Greater(t, deferred, 1000)
 
 		_, err := f.Close(Await)
 		require.NoError(t, err)
@@ -391,10 +391,10 @@ func TestStopMany(t *testing.T) {
 	})
 }
 
-// T13: the last timer is never only noted: its Stop ends a shutdown that waits for it.
-func TestStopOfTheLast(t *testing.T) {
+// T13: the last timer is never deferred: its Stop ends a shutdown that waits for it.
+func TestStopOfTheLastTimer(t *testing.T) {
 	f := start(t, Options{Shards: 1})
-	last, other := f.in(1, time.Hour), f.in(2, 2*time.Hour) // in two chunks
+	last, other := f.schedule(1, time.Hour), f.schedule(2, 2*time.Hour) // in two chunks
 	_, err := f.Close(Await)
 	require.NoError(t, err)
 	require.True(t, f.Stop(other))
@@ -405,16 +405,16 @@ func TestStopOfTheLast(t *testing.T) {
 }
 
 // T5: Reset moves a timer whose slab is packed by the same call, because it completes a batch
-// of noted timers.
+// of deferred timers.
 func TestResetPacksTheSlab(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1})
 		var all []Timer // all in one slab
 		for i := range slabNodes - 1 {
-			all = append(all, f.in(i, time.Hour))
+			all = append(all, f.schedule(i, time.Hour))
 		}
-		f.in(0, 2*time.Hour) // in another one, and the last to be linked
-		synctest.Wait()      // the advancer, which clears recorded stops when it prunes, sleeps
+		f.schedule(0, 2*time.Hour) // in another one, and the last to be linked
+		synctest.Wait()            // the advancer, which clears recorded stops when it prunes, sleeps
 		l := &f.shards[0].lists
 		keep := int(l.timers.packAt) + unlinkBatch - 1
 		require.Zero(t, (len(all)-keep)%unlinkBatch)
@@ -428,11 +428,11 @@ func TestResetPacksTheSlab(t *testing.T) {
 		require.Nil(t, l.timers.table[0].kept)
 		require.True(t, f.Reset(all[0], time.Minute))
 		require.NotNil(t, l.timers.table[0].kept)
-		f.rest()
+		f.waitIdle()
 		at, ok := f.Deadline(all[0])
 		require.True(t, ok)
 		require.Equal(t, time.Minute, time.Until(at))
-		f.pass(time.Minute)
+		f.advance(time.Minute)
 		require.Equal(t, []int{0}, f.values())
 	})
 }

@@ -205,12 +205,12 @@ func ExamplePolicy_String() {
 
 // A panic in the expiry function ends neither the process nor the worker.
 func ExamplePanic() {
-	told := make(chan timingwheel.Panic)
+	reported := make(chan timingwheel.Panic)
 	w, _ := timingwheel.New(func(v int) { panic(v) }, timingwheel.Options{
-		OnPanic: func(p timingwheel.Panic) { told <- p },
+		OnPanic: func(p timingwheel.Panic) { reported <- p },
 	})
 	w.Schedule(42, 0)
-	p := <-told
+	p := <-reported
 	fmt.Println(p.Value, len(p.Stack) > 0, w.Stats().Panics)
 	w.Shutdown(context.Background(), timingwheel.Discard)
 	// Output: 42 true 1

@@ -19,15 +19,15 @@ import (
 // make it inside a bubble.
 type fixture struct {
 	*Wheel[int]
-	t    testing.TB
-	born time.Time
+	t       testing.TB
+	created time.Time
 
 	mu  sync.Mutex
 	ran []firing
 
-	woken   uint64        // Wakeups before hold
-	stopped chan struct{} // closed when the advancer has ended
-	held    bool          // there is no advancer
+	earlierWakeups uint64        // Wakeups before the last stopAdvancer
+	advancerDone   chan struct{} // closed when the advancer has ended
+	substituted    bool          // there is no advancer
 }
 
 // firing is one call of the expiry function, with its time since New.
@@ -36,9 +36,9 @@ type firing struct {
 	at time.Duration
 }
 
-// plain fills in the options that a test leaves open with values that are easy to calculate
-// with and to verify.
-func plain(o Options) Options {
+// withTestDefaults fills in the options that a test leaves open with values that are easy to
+// calculate with and to verify.
+func withTestDefaults(o Options) Options {
 	o.Tick = cmp.Or(o.Tick, time.Millisecond)
 	o.WheelSize = cmp.Or(o.WheelSize, 256)
 	return o
@@ -47,10 +47,10 @@ func plain(o Options) Options {
 // start makes a wheel that is verified and discarded when the test ends.
 func start(t testing.TB, o Options, do ...func(v int)) *fixture {
 	t.Helper()
-	o = plain(o)
-	f := &fixture{t: t, born: time.Now()}
+	o = withTestDefaults(o)
+	f := &fixture{t: t, created: time.Now()}
 	w, err := newWheel(func(v int) {
-		at := time.Since(f.born)
+		at := time.Since(f.created)
 		f.mu.Lock()
 		f.ran = append(f.ran, firing{v, at})
 		f.mu.Unlock()
@@ -60,10 +60,10 @@ func start(t testing.TB, o Options, do ...func(v int)) *fixture {
 	}, o)
 	require.NoError(t, err)
 	f.Wheel = w
-	f.eager(true)
-	f.letGo()
+	f.forceBatching(true)
+	f.startAdvancer()
 	t.Cleanup(func() {
-		f.release()
+		f.endSubstitute()
 		if failing(t) && f.locked() {
 			return // or this would hang, and hide the failure
 		}
@@ -95,30 +95,30 @@ func (f *fixture) locked() bool {
 	return false
 }
 
-// eager makes the wheel note leaving timers and merge chunks at any size, not only with many
-// timers.
-func (w *Wheel[V]) eager(yes bool) {
+// forceBatching makes the wheel defer the unlinking of timers and merge chunks at any size, not
+// only with many timers.
+func (w *Wheel[V]) forceBatching(on bool) {
 	for _, s := range w.shards {
-		if s.lists.batchAbove, s.lists.mergeAbove = 1, 0; !yes {
+		if s.lists.batchAbove, s.lists.mergeAbove = 1, 0; !on {
 			s.lists.batchAbove, s.lists.mergeAbove = batchAbove, mergeAbove
 		}
 	}
 }
 
-func (f *fixture) since() time.Duration { return time.Since(f.born) }
+func (f *fixture) since() time.Duration { return time.Since(f.created) }
 
-// in schedules v, which must succeed.
-func (f *fixture) in(v int, delay time.Duration) Timer {
+// schedule schedules v, which must succeed.
+func (f *fixture) schedule(v int, delay time.Duration) Timer {
 	f.t.Helper()
 	h, err := f.Schedule(v, delay)
 	require.NoError(f.t, err)
 	return h
 }
 
-// on schedules v on one particular shard, instead of Schedule's choice.
-func (f *fixture) on(num, v int, delay time.Duration) Timer {
+// scheduleOn schedules v on one particular shard, instead of Schedule's choice.
+func (f *fixture) scheduleOn(shard, v int, delay time.Duration) Timer {
 	f.t.Helper()
-	s, now := f.shards[num], f.shared.now()
+	s, now := f.shards[shard], f.shared.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h, err := s.add(v, now, after(now, delay))
@@ -134,28 +134,28 @@ func (f *fixture) due(delay time.Duration) time.Duration {
 		return now
 	}
 	d := now + delay
-	if rest := d % tick; rest > 0 {
-		d += tick - rest
+	if over := d % tick; over > 0 {
+		d += tick - over
 	}
 	return d
 }
 
-// rest waits until the wheel has nothing more to do now, and verifies it.
-func (f *fixture) rest() {
+// waitIdle waits until the wheel has nothing more to do now, and verifies it.
+func (f *fixture) waitIdle() {
 	f.t.Helper()
 	synctest.Wait()
 	verify(f.t, f.Wheel)
 }
 
-func (f *fixture) pass(d time.Duration) {
+func (f *fixture) advance(d time.Duration) {
 	f.t.Helper()
 	time.Sleep(d)
-	f.rest()
+	f.waitIdle()
 }
 
-// passHeld is pass while the advancer is held. It does not verify the wheel, because buckets
-// may be due.
-func (f *fixture) passHeld(d time.Duration) {
+// advanceStopped is advance while the advancer is stopped. It does not verify the wheel, because
+// buckets may be due.
+func (f *fixture) advanceStopped(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -178,18 +178,18 @@ func (f *fixture) values() []int {
 	return vs
 }
 
-// hold ends the advancer: time passes without it, as in a stall or suspend, or the test runs
-// its turns itself. letGo starts another.
-func (f *fixture) hold() {
+// stopAdvancer ends the advancer: time passes without it, as in a stall or suspend, or the test
+// runs its turns itself. startAdvancer starts another.
+func (f *fixture) stopAdvancer() {
 	f.t.Helper()
 	// Stands for the advancer, so that a shutdown still waits for it.
 	f.workers.group.Add(1)
-	f.held = true
-	left := f.shared.queue.Close()
-	<-f.stopped
-	f.woken += f.shared.queue.Stats().Wakeups
+	f.substituted = true
+	buckets := f.shared.queue.Close()
+	<-f.advancerDone
+	f.earlierWakeups += f.shared.queue.Stats().Wakeups
 	f.shared.queue = delayqueue.New[bucketRef]()
-	for _, e := range left {
+	for _, e := range buckets {
 		r := e.Value
 		s := f.shards[r.shard]
 		s.mu.Lock()
@@ -200,20 +200,20 @@ func (f *fixture) hold() {
 	}
 }
 
-func (f *fixture) letGo() {
-	stopped := make(chan struct{})
-	f.stopped = stopped
+func (f *fixture) startAdvancer() {
+	done := make(chan struct{})
+	f.advancerDone = done
 	f.workers.group.Go(func() {
 		f.advancer.run()
-		close(stopped)
+		close(done)
 	})
-	f.release()
+	f.endSubstitute()
 }
 
-// release ends the substitute for a held advancer.
-func (f *fixture) release() {
-	if f.held {
-		f.held = false
+// endSubstitute ends the substitute for a stopped advancer.
+func (f *fixture) endSubstitute() {
+	if f.substituted {
+		f.substituted = false
 		f.workers.group.Done()
 	}
 }
@@ -234,13 +234,13 @@ func (f *fixture) refTo(s *shard[int], id uint32) bucketRef {
 	return s.ref(id)
 }
 
-// verifyHeld is verify outside a bubble, where only the advancer may still be active: when
+// verifyStopped is verify outside a bubble, where only the advancer may still be active: when
 // nothing is due.
-func (f *fixture) verifyHeld() {
+func (f *fixture) verifyStopped() {
 	f.t.Helper()
-	f.hold()
+	f.stopAdvancer()
 	verify(f.t, f.Wheel)
-	f.letGo()
+	f.startAdvancer()
 }
 
 // bucketOf returns the bucket of a pending timer.
@@ -252,10 +252,10 @@ func (f *fixture) bucketOf(h Timer) uint32 {
 }
 
 func (s *shard[V]) bucketOf(h Timer) uint32 {
-	return s.lists.chunks.node(s.lists.timers.node(h.index()).place >> slotBits).place
+	return s.lists.chunks.node(s.lists.timers.node(h.index()).pos >> slotBits).pos
 }
 
-// unlinked returns how many timers of a shard are noted.
+// unlinked returns how many timers of a shard clearUnlinked will handle.
 func (f *fixture) unlinked(num int) int {
 	s := f.shards[num]
 	s.mu.Lock()
@@ -283,11 +283,11 @@ func (g gate) wait(v int) {
 	}
 }
 
-// occupy blocks n workers of a wheel whose expiry function waits at a gate.
-func (f *fixture) occupy(n int) {
+// blockWorkers blocks n workers of a wheel whose expiry function waits at a gate.
+func (f *fixture) blockWorkers(n int) {
 	f.t.Helper()
 	for range n {
-		f.in(-1, 0)
+		f.schedule(-1, 0)
 	}
 	synctest.Wait()
 	require.Len(f.t, f.fired(), n)

@@ -80,7 +80,7 @@ func hammer(t *testing.T, o Options, policy Policy, eager bool) {
 		l.end(v)
 	}, o)
 	require.NoError(t, err)
-	w.eager(eager)
+	w.forceBatching(eager)
 
 	var shared [64]struct { // handles that any goroutine may stop or move
 		sync.Mutex
@@ -254,7 +254,7 @@ func TestHammerSelfRescheduling(t *testing.T) {
 
 // timers 3 (the lone timer that stops after some 100,000 rounds): one timer at a time, at the
 // smallest delays, so that each wakes the advancer again.
-func TestHammerLoneTimer(t *testing.T) {
+func TestHammerSingleTimer(t *testing.T) {
 	t.Parallel()
 	rounds := times(5000)
 	done := make(chan struct{})
@@ -363,7 +363,7 @@ func TestHammerStopMany(t *testing.T) {
 
 // T11: Len and Stats are of one moment. Two goroutines, each with its own shard, pass the only
 // slot back and forth.
-func TestHammerOneMoment(t *testing.T) {
+func TestHammerConsistentCounts(t *testing.T) {
 	t.Parallel()
 	f := start(t, Options{Shards: 8, MaxPending: 1})
 	var over atomic.Bool

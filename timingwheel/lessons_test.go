@@ -21,10 +21,10 @@ import (
 func TestLateAddDuringFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 4, Shards: 1, Workers: 1})
-		f.hold()
+		f.stopAdvancer()
 		const n = 20_000
 		for i := range n {
-			f.in(i, 9*time.Millisecond)
+			f.schedule(i, 9*time.Millisecond)
 		}
 		time.Sleep(6 * time.Millisecond)
 		s, id := f.head()
@@ -33,12 +33,12 @@ func TestLateAddDuringFlush(t *testing.T) {
 			s.mu.Unlock()
 			defer s.mu.Lock()
 			for i, d := range []time.Duration{1, 3, 33, 34} { // 40: the flushed bucket's slot again, if the clock were at 12
-				f.in(n+i, d*time.Millisecond)
+				f.schedule(n+i, d*time.Millisecond)
 			}
 		})
 		require.Equal(t, tick(6), s.clock)
-		f.letGo()
-		f.pass(time.Hour)
+		f.startAdvancer()
+		f.advance(time.Hour)
 		want := map[int]time.Duration{n: 7, n + 1: 9, n + 2: 39, n + 3: 40}
 		for _, r := range f.fired() {
 			if r.v < n {
@@ -53,14 +53,14 @@ func TestLateAddDuringFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{WheelSize: 4, Shards: 1, Workers: 1}, g.wait)
-		f.occupy(1)
-		f.in(1, 3*time.Millisecond)
-		f.pass(3 * time.Millisecond)
-		f.in(2, 4*time.Millisecond) // the same slot
-		f.pass(time.Millisecond)
+		f.blockWorkers(1)
+		f.schedule(1, 3*time.Millisecond)
+		f.advance(3 * time.Millisecond)
+		f.schedule(2, 4*time.Millisecond) // the same slot
+		f.advance(time.Millisecond)
 		require.Equal(t, 1, f.Stats().Ready)
 		close(g)
-		f.pass(time.Second)
+		f.advance(time.Second)
 		require.Equal(t, []firing{{1, 4 * time.Millisecond}, {2, 7 * time.Millisecond}}, f.fired())
 	})
 }
@@ -72,8 +72,8 @@ func TestAddDuringShutdown(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := make(gate)
 			f := start(t, Options{Workers: 1, Shards: 2}, g.wait)
-			f.occupy(1)
-			f.in(1, time.Minute)
+			f.blockWorkers(1)
+			f.schedule(1, time.Minute)
 			ended := make(chan struct{})
 			go func() {
 				f.Shutdown(context.Background(), policy)
@@ -99,20 +99,20 @@ func TestStopWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 1, Workers: 2, MaxPending: 10}, g.wait)
-		h := f.in(-1, time.Millisecond)
-		neighbours := []Timer{f.in(1, time.Second), f.in(2, time.Second)}
-		f.pass(2 * time.Millisecond)
+		h := f.schedule(-1, time.Millisecond)
+		neighbours := []Timer{f.schedule(1, time.Second), f.schedule(2, time.Second)}
+		f.advance(2 * time.Millisecond)
 		require.Equal(t, 2, f.Len())
-		reused := f.in(3, time.Second) // the node
+		reused := f.schedule(3, time.Second) // the node
 		require.Equal(t, h.index(), reused.index())
 		for range 3 {
 			require.False(t, f.Stop(h))
 			require.False(t, f.Reset(h, 0))
 			require.Equal(t, 3, f.Len())
-			f.rest()
+			f.waitIdle()
 		}
 		close(g)
-		f.pass(time.Hour)
+		f.advance(time.Hour)
 		require.Len(t, f.fired(), 4)
 		require.Zero(t, f.Len())
 		require.False(t, slices.ContainsFunc(neighbours, f.Stop))
@@ -138,13 +138,13 @@ func TestStoppedInItsOwnCallback(t *testing.T) {
 				current.Store(h.id)
 			}
 		})
-		f.in(1, 3*time.Millisecond)
-		f.in(2, 3*time.Millisecond)
-		f.pass(60 * time.Millisecond)
+		f.schedule(1, 3*time.Millisecond)
+		f.schedule(2, 3*time.Millisecond)
+		f.advance(60 * time.Millisecond)
 		require.True(t, f.Stop(Timer{current.Load()}))
-		f.rest()
+		f.waitIdle()
 		require.Len(t, f.fired(), 10+20)
-		f.pass(time.Second)
+		f.advance(time.Second)
 		require.Empty(t, f.fired())
 		require.Zero(t, f.Len())
 	})
@@ -155,15 +155,15 @@ func TestStoppedInItsOwnCallback(t *testing.T) {
 func TestManyTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Tick: 1, WheelSize: 4, Shards: 1})
-		f.in(-1, 1<<40)
+		f.schedule(-1, 1<<40)
 		for k := 20; k < 40; k++ {
 			for _, at := range []time.Duration{1<<k - 1, 1 << k, 1<<k + 1} {
-				f.in(k, at-f.since())
-				f.pass(at - f.since())
+				f.schedule(k, at-f.since())
+				f.advance(at - f.since())
 				require.Equal(t, []firing{{k, at}}, f.fired())
 			}
 		}
-		f.pass(1 << 40)
+		f.advance(1 << 40)
 		require.Equal(t, []firing{{-1, 1 << 40}}, f.fired())
 	})
 }
@@ -174,19 +174,19 @@ func TestOnTimeAfterAStall(t *testing.T) {
 	for _, size := range []int{2, 256} {
 		synctest.Test(t, func(t *testing.T) {
 			f := start(t, Options{WheelSize: size, Shards: 2})
-			f.in(1, 10*time.Millisecond)
-			late := f.in(2, 25*time.Hour)
-			f.hold()
+			f.schedule(1, 10*time.Millisecond)
+			late := f.schedule(2, 25*time.Hour)
+			f.stopAdvancer()
 			time.Sleep(24 * time.Hour)
-			f.letGo()
-			f.rest()
+			f.startAdvancer()
+			f.waitIdle()
 			require.Equal(t, []firing{{1, 24 * time.Hour}}, f.fired())
 			wakeups := f.Stats().Wakeups
-			f.in(3, 7*time.Millisecond)
-			f.pass(time.Second)
+			f.schedule(3, 7*time.Millisecond)
+			f.advance(time.Second)
 			require.Equal(t, []firing{{3, 24*time.Hour + 7*time.Millisecond}}, f.fired())
 			require.Less(t, f.Stats().Wakeups-wakeups, uint64(12), "no tick is polled")
-			f.pass(time.Hour)
+			f.advance(time.Hour)
 			require.Equal(t, []firing{{2, 25 * time.Hour}}, f.fired())
 			require.False(t, f.Stop(late))
 		})
@@ -209,7 +209,7 @@ func TestHighArmRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 8, Shards: 1})
 		for i := range 200_000 {
-			h := f.in(i, time.Duration(i%5000)*time.Millisecond)
+			h := f.schedule(i, time.Duration(i%5000)*time.Millisecond)
 			if i%5000 != 0 {
 				require.True(t, f.Stop(h))
 			}
@@ -217,7 +217,7 @@ func TestHighArmRate(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		}
-		f.rest()
+		f.waitIdle()
 		s := f.shards[0]
 		require.LessOrEqual(t, s.lists.timers.size, slabNodes)
 		require.LessOrEqual(t, s.lists.chunks.size, slabNodes)
@@ -234,12 +234,12 @@ func TestOddTicks(t *testing.T) {
 			f := start(t, Options{Tick: tick, WheelSize: 2})
 			time.Sleep(7)
 			want := f.due(time.Second / 3)
-			h := f.in(1, time.Second/3)
+			h := f.schedule(1, time.Second/3)
 			if tick > time.Second*1e9 {
 				require.True(t, f.Stop(h))
 				return
 			}
-			f.pass(30 * time.Hour)
+			f.advance(30 * time.Hour)
 			require.Equal(t, []firing{{1, want}}, f.fired())
 		})
 	}
@@ -249,7 +249,7 @@ func TestOddTicks(t *testing.T) {
 func TestAtomicsAreAligned(t *testing.T) {
 	var w Wheel[byte]
 	require.Zero(t, (unsafe.Offsetof(w.shared)+unsafe.Offsetof(w.shared.limit)+unsafe.Offsetof(w.shared.limit.held))%8)
-	require.Zero(t, (unsafe.Offsetof(w.advancer)+unsafe.Offsetof(w.advancer.emptied))%8)
+	require.Zero(t, (unsafe.Offsetof(w.advancer)+unsafe.Offsetof(w.advancer.emptyWakeups))%8)
 	require.Zero(t, (unsafe.Offsetof(w.workers)+unsafe.Offsetof(w.workers.panics))%8)
 	require.Equal(t, uintptr(8), unsafe.Alignof(w.shared.limit.held))
 }

@@ -60,7 +60,7 @@ func (s *shard[V]) count(l int, into *Level) bool {
 			return true
 		}
 		if len(into.Slots) == 0 {
-			shift := uint(l) * s.bits
+			shift := uint(l) * s.sizeBits
 			into.Slots = make([]int, len(v.ids))
 			into.Span = time.Duration(s.shared.start(1 << shift))
 			into.Now = int(v.at(s.shared.floor(s.shared.now()) >> shift))

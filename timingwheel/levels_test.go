@@ -16,7 +16,7 @@ func TestLevels(t *testing.T) {
 		f := start(t, Options{Tick: time.Millisecond, WheelSize: 4, Shards: 2})
 		require.Empty(t, f.Levels())
 		require.Zero(t, f.Stats().Next)
-		born := f.born
+		born := f.created
 		at := func(ms int) Timer {
 			timer, err := f.ScheduleAt(ms, born.Add(time.Duration(ms)*time.Millisecond))
 			require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestLevels(t *testing.T) {
 }
 
 // Levels shows the timers of both shards, except stopped ones, although a shard clears their
-// places later.
+// positions later.
 func TestLevelsOfAllShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 4})
@@ -62,15 +62,15 @@ func TestLevelsOfAllShards(t *testing.T) {
 		for _, timer := range timers[:700] {
 			require.True(t, f.Stop(timer))
 		}
-		sum, places := 0, 0
+		sum, inSlots := 0, 0
 		for _, l := range f.Levels() {
 			sum += l.Pending
 			for _, n := range l.Slots {
-				places += n
+				inSlots += n
 			}
 		}
 		require.Equal(t, 300, sum)
-		require.Equal(t, 300, places)
+		require.Equal(t, 300, inSlots)
 	})
 }
 

@@ -12,11 +12,11 @@ type lists[V any] struct {
 
 	spareChunk uint32 // a chunk in no bucket, kept for reuse; 0: none
 
-	batchAbove int // timers above which leaving ones are only noted; a constant, except in tests
+	batchAbove int // timers above which unlinking is deferred; a constant, except in tests
 	mergeAbove int // chunks above which they are merged; likewise
 
-	// unlinked holds timers that have left, until clearUnlinked clears their places and frees
-	// their nodes (see unlinkLater, endLater).
+	// unlinked holds timers that have left, until clearUnlinked clears their positions and frees
+	// their nodes (see deferUnlink, deferEnd).
 	unlinked    [unlinkBatch]unlinked
 	unlinkedLen uint
 	lastChunk   uint32 // of the timer linked last
@@ -41,7 +41,7 @@ func (l *lists[V]) bytes() int { return l.timers.bytes() + l.chunks.bytes() + l.
 func (l *lists[V]) newBucket(state bucketState, level uint8, expiration tick) (id uint32, b *bucket) {
 	id, n, _ := l.buckets.alloc() // there are more indices than slots and timers
 	l.seq++
-	n.place = 1
+	n.pos = 1
 	n.value = bucket{state: state, level: level, expiration: expiration, seq: l.seq}
 	return id, &n.value
 }
@@ -64,7 +64,7 @@ func (l *lists[V]) find(id uint32, seq uint64) *bucket {
 // bucketOf returns the bucket that holds a timer.
 func (l *lists[V]) bucketOf(n *node[V]) *bucket { return l.bucket(l.bucketID(n)) }
 
-func (l *lists[V]) bucketID(n *node[V]) uint32 { return l.chunks.node(n.place >> slotBits).place }
+func (l *lists[V]) bucketID(n *node[V]) uint32 { return l.chunks.node(n.pos >> slotBits).pos }
 
 // link adds a timer to the end of the bucket with that id.
 func (l *lists[V]) link(i uint32, n *node[V], b *bucket, id uint32) {
@@ -79,7 +79,7 @@ func (l *lists[V]) link(i uint32, n *node[V], b *bucket, id uint32) {
 	c.slots[k] = i
 	c.used |= 1 << k
 	b.count++
-	n.place = b.tail<<slotBits | uint32(k)
+	n.pos = b.tail<<slotBits | uint32(k)
 	l.lastChunk = b.tail
 }
 
@@ -92,12 +92,12 @@ func (l *lists[V]) unlink(i uint32) *bucket {
 	if l.unlinkedLen > 0 {
 		l.clearUnlinked()
 	}
-	place := l.timers.node(i).place
-	r := l.chunks.node(place >> slotBits)
-	b := l.bucket(r.place)
+	pos := l.timers.node(i).pos
+	r := l.chunks.node(pos >> slotBits)
+	b := l.bucket(r.pos)
 	b.count--
-	if r.value.used &^= 1 << (place & slotMask); r.value.used == 0 {
-		l.dropChunk(b, place>>slotBits, &r.value)
+	if r.value.used &^= 1 << (pos & slotMask); r.value.used == 0 {
+		l.dropChunk(b, pos>>slotBits, &r.value)
 	}
 	if l.sparse() {
 		l.mergeSome(1)
@@ -105,27 +105,28 @@ func (l *lists[V]) unlink(i uint32) *bucket {
 	return b
 }
 
-// unlinked is a timer that has left its bucket or the wheel, noted for clearUnlinked.
+// unlinked is a timer that has left its bucket or the wheel, recorded for clearUnlinked.
 type unlinked struct {
-	place uint32 // to be cleared
-	freed uint32 // index of the node to be freed; 0: the timer is pending, in another place
+	pos   uint32 // to be cleared
+	freed uint32 // index of the node to be freed; 0: the timer is pending, at another position
 }
 
-// unlinkLater is unlink for a timer of a waiting or cascading bucket, deferred to the next
-// clearUnlinked, which clears the old place. The caller gives the timer another place at once.
+// deferUnlink is unlink for a timer of a waiting or cascading bucket, deferred to the next
+// clearUnlinked, which clears the old position. The caller gives the timer another position at
+// once.
 //
-// Invariant: a chunk's used slot names a node whose place is that slot, unless the slot is in
+// Invariant: a chunk's used slot names a node whose position is that slot, unless the slot is in
 // unlinked. So code that walks, counts or frees a bucket calls clearUnlinked first.
-func (l *lists[V]) unlinkLater(n *node[V]) {
-	l.note(n.place, 0)
+func (l *lists[V]) deferUnlink(n *node[V]) {
+	l.addUnlinked(n.pos, 0)
 	if l.unlinkedLen == unlinkBatch {
 		l.clearUnlinked()
 	}
 }
 
-// endLater ends a timer of a waiting or cascading bucket. It invalidates the handle and zeroes
-// the value at once; clearUnlinked clears the place and frees the node. The caller calls that
-// once unlinkBatch are noted.
+// deferEnd ends a timer of a waiting or cascading bucket. It invalidates the handle and zeroes
+// the value at once; clearUnlinked clears the position and frees the node. The caller calls that
+// once unlinkBatch are deferred.
 //
 // Timers are stopped in an order unrelated to their memory layout, so the node of each is a
 // cache miss, its chunk is another, and its bucket may be a third. The processor overlaps the
@@ -133,23 +134,23 @@ func (l *lists[V]) unlinkLater(n *node[V]) {
 // Therefore Stop does no more than this for most timers, and clearUnlinked does the rest for a
 // batch, whose chunks it fetches together.
 //
-// Invariant: a node with ended set in its generation is in unlinked, once, and keeps its place
+// Invariant: a node with ended set in its generation is in unlinked, once, and keeps its position
 // until it is freed.
-func (l *lists[V]) endLater(i uint32, n *node[V]) {
+func (l *lists[V]) deferEnd(i uint32, n *node[V]) {
 	n.gen |= ended
 	var zero V
 	n.value = zero
-	l.note(n.place, i)
+	l.addUnlinked(n.pos, i)
 }
 
-func (l *lists[V]) note(place, freed uint32) {
-	l.unlinked[l.unlinkedLen%unlinkBatch] = unlinked{place, freed}
+func (l *lists[V]) addUnlinked(pos, freed uint32) {
+	l.unlinked[l.unlinkedLen%unlinkBatch] = unlinked{pos, freed}
 	l.unlinkedLen++
 }
 
 const (
 	// maxTimers is the number of timers that one shard can hold: each might need a chunk of its
-	// own. The subtrahend covers the spare chunk and noted timers.
+	// own. The subtrahend covers the spare chunk and deferred timers.
 	maxTimers = 1<<(32-slotBits-slabBits)*(slabNodes-1) - slabNodes
 
 	// ended is set in the generation of a timer that has ended and whose node is not yet freed.
@@ -160,43 +161,43 @@ const (
 	unlinkBatch = 16
 
 	// batchAbove is the number of timers up to which a shard unlinks at once: they are in the
-	// cache. It is at least 1, so the last timer is never noted.
+	// cache. It is at least 1, so the last timer is never deferred.
 	batchAbove = 1 << 10
 )
 
-// clearUnlinked clears the places of timers that have left, and frees their nodes.
+// clearUnlinked clears the positions of timers that have left, and frees their nodes.
 func (l *lists[V]) clearUnlinked() {
-	noted := l.unlinked[:l.unlinkedLen]
+	batch := l.unlinked[:l.unlinkedLen]
 	l.unlinkedLen = 0
 	var chunks [unlinkBatch]*node[chunk]
 	var buckets [unlinkBatch]*bucket
 	// The loads within each loop do not depend on each other.
 	touched := uint32(0)
-	for k, u := range noted {
-		chunks[k] = l.chunks.node(u.place >> slotBits)
-		touched += chunks[k].place
+	for k, u := range batch {
+		chunks[k] = l.chunks.node(u.pos >> slotBits)
+		touched += chunks[k].pos
 	}
-	for k := range noted {
-		buckets[k] = l.bucket(chunks[k].place)
+	for k := range batch {
+		buckets[k] = l.bucket(chunks[k].pos)
 		touched += buckets[k].count
 	}
 	l.touched = touched
 	// Empty chunks are dropped afterwards, because that may move others.
 	var empty [unlinkBatch]uint32
 	n := 0
-	for k, u := range noted {
+	for k, u := range batch {
 		buckets[k].count--
 		c := &chunks[k].value
-		if c.used &^= 1 << (u.place & slotMask); c.used == 0 {
-			empty[n] = u.place >> slotBits
+		if c.used &^= 1 << (u.pos & slotMask); c.used == 0 {
+			empty[n] = u.pos >> slotBits
 			n++
 		}
 	}
 	for _, at := range empty[:n] {
 		r := l.chunks.node(at)
-		l.dropChunk(l.bucket(r.place), at, &r.value)
+		l.dropChunk(l.bucket(r.pos), at, &r.value)
 	}
-	for _, u := range noted {
+	for _, u := range batch {
 		if u.freed != 0 {
 			n := l.timers.node(u.freed)
 			n.gen &^= ended
@@ -204,7 +205,7 @@ func (l *lists[V]) clearUnlinked() {
 		}
 	}
 	if l.sparse() {
-		l.mergeSome(len(noted))
+		l.mergeSome(len(batch))
 	}
 }
 
@@ -230,7 +231,7 @@ func (l *lists[V]) mergeSome(n int) {
 			l.nextMerge = 0
 		}
 		if c := l.chunks.find(l.nextMerge); c != nil && bits.OnesCount16(c.value.used) <= mergeUpTo {
-			l.merge(l.nextMerge, &c.value, c.place)
+			l.merge(l.nextMerge, &c.value, c.pos)
 		}
 	}
 }
@@ -260,7 +261,7 @@ func (l *lists[V]) merge(at uint32, c *chunk, id uint32) {
 		i := c.slots[bits.TrailingZeros16(c.used)]
 		other.slots[slot] = i
 		other.used |= 1 << slot
-		l.timers.node(i).place = to<<slotBits | uint32(slot)
+		l.timers.node(i).pos = to<<slotBits | uint32(slot)
 		slot++
 	}
 	l.dropChunk(l.bucket(id), at, c)
@@ -274,7 +275,7 @@ func (l *lists[V]) addChunk(b *bucket, id uint32) *chunk {
 		at, _, _ = l.chunks.alloc() // cannot fail: see maxTimers
 	}
 	r := l.chunks.node(at)
-	r.place = id
+	r.pos = id
 	r.value.next, r.value.prev = 0, b.tail
 	if b.tail != 0 {
 		l.chunks.node(b.tail).value.next = at
@@ -304,7 +305,7 @@ func (l *lists[V]) dropChunk(b *bucket, at uint32, c *chunk) {
 	}
 }
 
-// empty is called when the last timer has left and none is noted. It keeps only memory that
+// empty is called when the last timer has left and none is deferred. It keeps only memory that
 // fits into one slab of each kind.
 func (l *lists[V]) empty() {
 	if l.spareChunk != 0 && l.chunks.size > slabNodes {
@@ -331,7 +332,7 @@ func (l *lists[V]) first(b *bucket) (uint32, *node[V]) {
 }
 
 // firstReady returns the first timer of a ready bucket that is not empty. It changes nothing:
-// places of ready buckets are always cleared at once.
+// positions in ready buckets are always cleared at once.
 func (l *lists[V]) firstReady(b *bucket) *node[V] {
 	c := &l.chunks.node(b.head).value
 	return l.timers.node(c.slots[bits.TrailingZeros16(c.used)])
@@ -341,7 +342,7 @@ func (l *lists[V]) firstReady(b *bucket) *node[V] {
 func (l *lists[V]) fetch(c *chunk) {
 	touched := uint32(0)
 	for used := c.used; used != 0; used &= used - 1 {
-		touched += l.timers.node(c.slots[bits.TrailingZeros16(used)]).place
+		touched += l.timers.node(c.slots[bits.TrailingZeros16(used)]).pos
 	}
 	l.touched = touched
 }
@@ -351,7 +352,7 @@ func (l *lists[V]) fetch(c *chunk) {
 func (l *lists[V]) count(id uint32) uint32 {
 	n := l.bucket(id).count
 	for _, u := range l.unlinked[:l.unlinkedLen] {
-		if l.chunks.node(u.place>>slotBits).place == id {
+		if l.chunks.node(u.pos>>slotBits).pos == id {
 			n--
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // T3, T18: buckets keep their timers in order of arrival, whichever leave at once or later and
-// whichever chunks are merged; nodes are reused before their old places are cleared.
+// whichever chunks are merged; nodes are reused before their old positions are cleared.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -43,12 +43,12 @@ func TestLists(t *testing.T) {
 				require.Equal(t, v, n.value)
 				switch r.IntN(3) {
 				case 0:
-					l.endLater(i, n)
+					l.deferEnd(i, n)
 					if l.unlinkedLen == unlinkBatch {
 						l.clearUnlinked()
 					}
 				case 1:
-					l.unlinkLater(n)
+					l.deferUnlink(n)
 					l.timers.release(i, l.timers.node(i))
 				case 2:
 					require.Same(t, l.bucket(ids[k]), l.unlink(i))
@@ -66,7 +66,7 @@ func TestLists(t *testing.T) {
 				}
 				require.Len(t, seen, len(at))
 			}
-			if k = r.IntN(len(ids)); r.IntN(10) == 0 { // one reader only: it clears places for the next
+			if k = r.IntN(len(ids)); r.IntN(10) == 0 { // one reader only: it clears positions for the next
 				want := oracle[k]
 				i, n := l.first(l.bucket(ids[k]))
 				if len(want) == 0 {
@@ -116,7 +116,7 @@ func TestChunksAreMerged(t *testing.T) {
 			left = append(left, v)
 			continue
 		}
-		l.unlinkLater(l.timers.node(i))
+		l.deferUnlink(l.timers.node(i))
 		l.timers.release(i, l.timers.node(i))
 	}
 	l.clearUnlinked()
@@ -160,7 +160,7 @@ func TestMerge(t *testing.T) {
 			l.timers.release(i, l.timers.node(i))
 		}
 		n := l.chunks.node(at[c.from])
-		l.merge(at[c.from], &n.value, n.place)
+		l.merge(at[c.from], &n.value, n.pos)
 		require.Equal(t, c.merged, l.bucket(id).head == l.bucket(id).tail, "%09b %09b", c.first, c.second)
 		var values []int
 		l.each(l.bucket(id), func(i uint32, n *node[int]) {
@@ -179,7 +179,7 @@ func TestShardIsFull(t *testing.T) {
 	s.lists.timers.limit = 1
 	var hs []Timer
 	for i := range slabNodes - 1 {
-		hs = append(hs, f.in(i, time.Hour))
+		hs = append(hs, f.schedule(i, time.Hour))
 	}
 	for range 3 {
 		h, err := f.Schedule(1, time.Hour)
@@ -189,9 +189,9 @@ func TestShardIsFull(t *testing.T) {
 	require.Equal(t, uint64(3), f.Stats().RefusedFull)
 	require.True(t, f.Stop(hs[0]))
 	require.Equal(t, 1, f.unlinked(0))
-	hs[0] = f.in(0, time.Minute) // in the node that was noted, because no other is left
+	hs[0] = f.schedule(0, time.Minute) // in the node that was deferred, because no other is left
 	require.Zero(t, f.unlinked(0))
-	f.verifyHeld()
+	f.verifyStopped()
 
 	s.lists.timers.limit = 2
 	held := s.counts.pending // as if each timer needed a chunk of its own
@@ -206,19 +206,19 @@ func TestShardIsFull(t *testing.T) {
 	}
 }
 
-// Stats changes nothing, not even places that it could clear.
+// Stats changes nothing, not even positions that it could clear.
 func TestStatsChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
 		defer close(g)
-		f.occupy(1)
-		a, _ := f.in(1, time.Millisecond), f.in(2, 2*time.Millisecond)
-		f.pass(3 * time.Millisecond)
+		f.blockWorkers(1)
+		a, _ := f.schedule(1, time.Millisecond), f.schedule(2, 2*time.Millisecond)
+		f.advance(3 * time.Millisecond)
 		require.True(t, f.Stop(a))
-		far := f.in(3, time.Hour)
-		f.in(4, 2*time.Hour) // or far would be in the chunk used last
-		f.rest()
+		far := f.schedule(3, time.Hour)
+		f.schedule(4, 2*time.Hour) // or far would be in the chunk used last
+		f.waitIdle()
 		require.True(t, f.Stop(far))
 		require.Equal(t, 1, f.unlinked(0))
 		require.Equal(t, time.Millisecond, f.Stats().Overdue)
@@ -227,7 +227,7 @@ func TestStatsChangesNothing(t *testing.T) {
 }
 
 // T18: when the last timer has left, its chunk is released, and so are those of timers that
-// were noted before.
+// were deferred before.
 func TestEmptyKeepsNoChunk(t *testing.T) {
 	l := newLists[int](0)
 	var all []uint32
@@ -239,7 +239,7 @@ func TestEmptyKeepsNoChunk(t *testing.T) {
 	}
 	require.Greater(t, l.chunks.size, slabNodes)
 	for _, i := range slices.Backward(all[1:]) {
-		l.endLater(i, l.timers.node(i))
+		l.deferEnd(i, l.timers.node(i))
 		if l.unlinkedLen == unlinkBatch {
 			l.clearUnlinked()
 		}

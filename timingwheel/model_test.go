@@ -137,7 +137,7 @@ func runModel(t *testing.T, input []byte) {
 		OnPanic:    func(Panic) {},
 	}
 	m.fixture = start(t, o, m.gate.wait, crash)
-	m.eager(m.byte()%2 == 0)
+	m.forceBatching(m.byte()%2 == 0)
 	for len(m.ops) > 0 && !m.over {
 		m.step()
 	}
@@ -171,10 +171,10 @@ func (m *model) step() {
 		m.sleep(m.delay())
 	case 25: // a stall: time passes without the advancer
 		d := m.delay()
-		m.hold()
+		m.stopAdvancer()
 		m.sleep(d)
 		m.open = m.since()
-		m.letGo()
+		m.startAdvancer()
 	case 26, 27:
 		if m.blocked < m.options.Workers && m.add2(-1, 0) {
 			m.compare()
@@ -207,7 +207,7 @@ func (m *model) change(op int) {
 		v, ok := m.Value(h)
 		require.True(t, ok && v == p.v)
 		deadline, ok := m.Deadline(h)
-		require.True(t, ok && deadline.Sub(m.born) == p.due, "T17: deadline %v, should be %v", deadline.Sub(m.born), p.due)
+		require.True(t, ok && deadline.Sub(m.created) == p.due, "T17: deadline %v, should be %v", deadline.Sub(m.created), p.due)
 	}
 	var ok bool
 	switch op {
@@ -327,7 +327,7 @@ func (m *model) compare() {
 	}
 	st := m.Stats()
 	require.Equal(t, len(m.pending), m.Len())
-	require.LessOrEqual(t, st.EmptyWakeups, st.Wakeups+m.woken)
+	require.LessOrEqual(t, st.EmptyWakeups, st.Wakeups+m.earlierWakeups)
 	require.LessOrEqual(t, st.Workers, m.options.Workers)
 	got := Stats{
 		Pending: st.Pending, Ready: st.Ready, Overdue: st.Overdue, Scheduled: st.Scheduled, Stopped: st.Stopped,

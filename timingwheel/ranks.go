@@ -12,8 +12,8 @@ type ranks struct {
 
 func (r *ranks) has(off uint32) bool { return r.words[off/64]>>(off%64)&1 != 0 }
 
-// position returns the position of the node with an offset.
-func (r *ranks) position(off uint32) uint32 {
+// rank returns the position of the node with an offset.
+func (r *ranks) rank(off uint32) uint32 {
 	w := off / 64 % uint32(len(r.words))
 	return uint32(r.before[w]) + uint32(bits.OnesCount64(r.words[w]&(1<<(off%64)-1)))
 }

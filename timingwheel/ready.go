@@ -26,7 +26,7 @@ type readyQueue struct {
 	// All below is guarded by mu.
 
 	refs      ring.Queue[bucketRef]
-	gone      map[bucketRef]struct{} // of these, the buckets that were freed; neither first nor last
+	freed     map[bucketRef]struct{} // of these, the buckets that were freed; neither first nor last
 	workers   int                    // started and not ended
 	idle      int                    // workers in wake.Wait; a signalled one counts until it returns
 	searching int                    // workers on their way: 0 or 1
@@ -49,27 +49,27 @@ func (q *readyQueue) drop(r bucketRef) {
 	if r == q.refs.Front() {
 		q.refs.Pop()
 	} else {
-		if q.gone == nil {
-			q.gone = make(map[bucketRef]struct{})
+		if q.freed == nil {
+			q.freed = make(map[bucketRef]struct{})
 		}
-		q.gone[r] = struct{}{}
+		q.freed[r] = struct{}{}
 	}
-	if len(q.gone) > 0 {
+	if len(q.freed) > 0 {
 		q.tidyLocked()
 	}
 }
 
 // tidyLocked removes freed buckets at both ends, or everywhere when they are more than half.
 func (q *readyQueue) tidyLocked() {
-	if 2*len(q.gone) > q.refs.Len() {
+	if 2*len(q.freed) > q.refs.Len() {
 		for range q.refs.Len() {
 			r := q.refs.Front()
 			q.refs.Pop()
-			if _, gone := q.gone[r]; !gone {
+			if _, freed := q.freed[r]; !freed {
 				q.refs.Push(r)
 			}
 		}
-		q.gone = nil
+		q.freed = nil
 		return
 	}
 	for q.takeFreedLocked(q.refs.Front()) {
@@ -82,18 +82,18 @@ func (q *readyQueue) tidyLocked() {
 
 // takeFreedLocked reports whether a bucket was freed, and forgets that.
 func (q *readyQueue) takeFreedLocked(r bucketRef) bool {
-	_, gone := q.gone[r]
-	delete(q.gone, r)
-	return gone
+	_, freed := q.freed[r]
+	delete(q.freed, r)
+	return freed
 }
 
-// pass removes r from the front if it is still there: a shutdown has ended its timers.
-func (q *readyQueue) pass(r bucketRef) {
+// skip removes r from the front if it is still there: a shutdown has ended its timers.
+func (q *readyQueue) skip(r bucketRef) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.refs.Len() > 0 && q.refs.Front() == r {
 		q.refs.Pop()
-		if len(q.gone) > 0 {
+		if len(q.freed) > 0 {
 			q.tidyLocked()
 		}
 	}
@@ -115,16 +115,16 @@ func (q *readyQueue) wakeLocked() {
 }
 
 // front waits until the queue is not empty and returns its first bucket. It returns false once
-// the queue is closed and empty. me is the calling worker's searching flag.
+// the queue is closed and empty. searching is the calling worker's flag.
 //
 // The first bucket stays first until it is empty, so a worker whose current bucket still has
 // timers need not ask again. Therefore taking a timer needs only the shard's lock.
-func (q *readyQueue) front(me *bool) (bucketRef, bool) {
+func (q *readyQueue) front(searching *bool) (bucketRef, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.refs.Len() == 0 {
-		if *me {
-			*me = false
+		if *searching {
+			*searching = false
 			q.searching--
 		}
 		if q.closing {
@@ -135,16 +135,16 @@ func (q *readyQueue) front(me *bool) (bucketRef, bool) {
 		q.idle--
 		if q.signalled > 0 {
 			q.signalled--
-			*me = true
+			*searching = true
 		}
 	}
 	return q.refs.Front(), true
 }
 
 // found ends a worker's successful search, and wakes the next worker if there is more to take.
-func (q *readyQueue) found(me *bool) {
+func (q *readyQueue) found(searching *bool) {
 	q.mu.Lock()
-	*me = false
+	*searching = false
 	q.searching--
 	if q.refs.Len() > 0 {
 		q.wakeLocked()

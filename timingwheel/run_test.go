@@ -29,12 +29,12 @@ func TestSlowCallback(t *testing.T) {
 		})
 		for i := range 50 {
 			if i == 10 || i == 20 {
-				f.in(-1, 20*time.Millisecond)
+				f.schedule(-1, 20*time.Millisecond)
 			}
-			f.in(i, 20*time.Millisecond)
+			f.schedule(i, 20*time.Millisecond)
 		}
-		f.in(50, 21*time.Millisecond)
-		f.in(51, 900*time.Millisecond)
+		f.schedule(50, 21*time.Millisecond)
+		f.schedule(51, 900*time.Millisecond)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		want := map[int]time.Duration{50: 21 * time.Millisecond, 51: 900 * time.Millisecond}
@@ -59,17 +59,17 @@ func TestBurstWakesAllWorkers(t *testing.T) {
 		f := start(t, Options{WheelSize: 2, Shards: 2, Workers: workers}, g.wait)
 		for round := range 4 {
 			for busy := range workers {
-				f.occupy(busy) // the others are idle, or were never started
+				f.blockWorkers(busy) // the others are idle, or were never started
 				for i := busy; i < workers; i++ {
-					f.on(i%2, -1, time.Millisecond*time.Duration(1+(i*round)%3))
+					f.scheduleOn(i%2, -1, time.Millisecond*time.Duration(1+(i*round)%3))
 				}
-				f.pass(3 * time.Millisecond)
+				f.advance(3 * time.Millisecond)
 				require.Len(t, f.fired(), workers-busy, "round %d, %d busy", round, busy)
 				require.Equal(t, workers, f.Stats().Workers)
 				for range workers {
 					g <- struct{}{}
 				}
-				f.rest()
+				f.waitIdle()
 				require.Equal(t, workers, f.Stats().Idle)
 			}
 		}
@@ -82,16 +82,16 @@ func TestReadyOfTwoShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 4, Workers: 1}, g.wait)
-		f.on(2, -1, 0)
-		f.rest()
-		f.on(0, 1, 0)
-		far := f.on(1, 2, time.Hour)
-		due := f.on(1, 3, 0)
+		f.scheduleOn(2, -1, 0)
+		f.waitIdle()
+		f.scheduleOn(0, 1, 0)
+		far := f.scheduleOn(1, 2, time.Hour)
+		due := f.scheduleOn(1, 3, 0)
 		require.Equal(t, f.shards[0].lists.bucket(1).seq, f.shards[1].lists.bucket(1).seq)
 		require.NotEqual(t, f.bucketOf(far), f.bucketOf(due))
-		f.rest()
+		f.waitIdle()
 		close(g)
-		f.rest()
+		f.waitIdle()
 		require.Equal(t, []int{-1, 1, 3}, f.values())
 	})
 }
@@ -102,21 +102,21 @@ func TestGoroutinesAreBounded(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Workers: 2}, g.wait)
 		for range 100 {
-			f.in(1, time.Millisecond)
-			f.pass(time.Millisecond)
+			f.schedule(1, time.Millisecond)
+			f.advance(time.Millisecond)
 		}
 		require.Equal(t, 1, f.Stats().Workers, "one after the other needs one worker")
 		before := runtime.NumGoroutine()
 		for i := range 10_000 {
-			f.in(-1, time.Duration(i)*time.Microsecond)
+			f.schedule(-1, time.Duration(i)*time.Microsecond)
 		}
-		f.pass(time.Minute)
+		f.advance(time.Minute)
 		require.Equal(t, 2, f.Stats().Workers)
 		// Goroutines of earlier tests may still be ending, and the runtime's count too.
 		require.Less(t, runtime.NumGoroutine(), before+100)
 		require.Equal(t, 10_000-2, f.Stats().Ready)
 		close(g)
-		f.rest()
+		f.waitIdle()
 		require.Zero(t, f.Len())
 		require.Equal(t, 2, f.Stats().Workers)
 	})
@@ -130,22 +130,22 @@ func TestReadyAndOverdue(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 2, Workers: 1}, g.wait)
 		defer close(g)
-		f.occupy(1)
+		f.blockWorkers(1)
 		expect := func(pending, ready int, overdue time.Duration) {
 			t.Helper()
-			f.rest()
+			f.waitIdle()
 			st := f.Stats()
 			require.Equal(t, []any{pending, ready, overdue}, []any{st.Pending, st.Ready, st.Overdue})
 			require.Equal(t, pending, f.Len())
 		}
 		expect(0, 0, 0)
-		a, b, c, d := f.on(0, 1, 10*ms), f.on(1, 2, 20*ms), f.on(0, 3, 20*ms), f.on(0, 4, 25*ms)
+		a, b, c, d := f.scheduleOn(0, 1, 10*ms), f.scheduleOn(1, 2, 20*ms), f.scheduleOn(0, 3, 20*ms), f.scheduleOn(0, 4, 25*ms)
 		expect(4, 0, 0)
-		f.pass(9 * ms)
+		f.advance(9 * ms)
 		expect(4, 0, 0)
-		f.pass(6 * ms)
+		f.advance(6 * ms)
 		expect(4, 1, 5*ms)
-		f.pass(15 * ms)
+		f.advance(15 * ms)
 		expect(4, 4, 20*ms)
 		f.Stop(a)
 		expect(3, 3, 10*ms)
@@ -153,16 +153,16 @@ func TestReadyAndOverdue(t *testing.T) {
 		expect(3, 3, 10*ms)
 		f.Stop(b)
 		expect(2, 2, 5*ms)
-		f.pass(ms)
+		f.advance(ms)
 		f.Stop(d)
 		expect(1, 1, ms)
 		f.Reset(c, 5*ms)
 		expect(1, 0, 0)
-		f.hold()
-		f.passHeld(8 * ms) // due, but the advancer has not seen it
+		f.stopAdvancer()
+		f.advanceStopped(8 * ms) // due, but the advancer has not seen it
 		st := f.Stats()
 		require.Equal(t, 3*ms, st.Overdue)
-		f.letGo()
+		f.startAdvancer()
 		expect(1, 1, 3*ms)
 		f.Stop(c)
 		expect(0, 0, 0)
@@ -173,10 +173,10 @@ func TestReadyAndOverdue(t *testing.T) {
 // does an OnPanic that panics or ends the goroutine.
 func TestPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []Panic
+		var reported []Panic
 		f := start(t, Options{Workers: 1, Shards: 1, OnPanic: func(p Panic) {
-			told = append(told, p)
-			switch len(told) {
+			reported = append(reported, p)
+			switch len(reported) {
 			case 2:
 				panic("hook")
 			case 3:
@@ -185,12 +185,12 @@ func TestPanics(t *testing.T) {
 		}}, explode)
 		log := logs(t)
 		for i := range 10 {
-			f.in(-i, time.Second)
+			f.schedule(-i, time.Second)
 		}
-		f.pass(time.Minute)
+		f.advance(time.Minute)
 		require.Equal(t, []int{0, -1, -2, -3, -4, -5, -6, -7, -8, -9}, f.values())
-		require.Len(t, told, 9)
-		for i, p := range told {
+		require.Len(t, reported, 9)
+		for i, p := range reported {
 			require.Equal(t, -i-1, p.Value)
 			require.Contains(t, string(p.Stack), "timingwheel.explode")
 		}
@@ -222,30 +222,30 @@ func TestPanicIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := logs(t)
 		f := start(t, Options{}, explode)
-		f.in(-7, 0)
-		f.rest()
+		f.schedule(-7, 0)
+		f.waitIdle()
 		require.Contains(t, log.String(), "timingwheel: expiry function panicked")
 		require.Contains(t, log.String(), "panic=-7")
 		require.Contains(t, log.String(), "timingwheel.explode")
 	})
 }
 
-// brokenLog is a logger that panics.
-type brokenLog struct{ slog.Handler }
+// panickingHandler is a log handler that panics.
+type panickingHandler struct{ slog.Handler }
 
-func (brokenLog) Handle(context.Context, slog.Record) error { panic("the disk is full") }
+func (panickingHandler) Handle(context.Context, slog.Record) error { panic("the disk is full") }
 
 // T10: a logger that panics ends neither the process nor the worker.
 func TestLoggerPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := slog.Default()
-		slog.SetDefault(slog.New(brokenLog{old.Handler()}))
+		slog.SetDefault(slog.New(panickingHandler{old.Handler()}))
 		defer slog.SetDefault(old)
 		for _, hook := range []func(Panic){nil, func(Panic) { panic("the hook") }} {
 			f := start(t, Options{Workers: 1, OnPanic: hook}, explode)
-			f.in(-7, 0)
-			f.in(7, 0)
-			f.rest()
+			f.schedule(-7, 0)
+			f.schedule(7, 0)
+			f.waitIdle()
 			require.Len(t, f.fired(), 2)
 			require.EqualValues(t, 1, f.Stats().Panics)
 		}
@@ -262,9 +262,9 @@ func TestGoexit(t *testing.T) {
 			}
 		})
 		for i := range 100 {
-			f.in(i, time.Millisecond)
+			f.schedule(i, time.Millisecond)
 		}
-		f.pass(time.Second)
+		f.advance(time.Second)
 		require.Len(t, f.fired(), 100)
 		st := f.Stats()
 		require.Equal(t, []any{0, 1, 1, uint64(0)}, []any{st.Pending, st.Workers, st.Idle, st.Panics})
@@ -292,23 +292,23 @@ func TestMaxPending(t *testing.T) {
 				require.ErrorIs(t, err, ErrFull)
 				require.Zero(t, h)
 			}
-			f.rest()
+			f.waitIdle()
 		}
-		f.on(0, 1, time.Second)
-		a, b := f.on(1, 2, time.Hour), f.on(0, 3, time.Hour)
+		f.scheduleOn(0, 1, time.Second)
+		a, b := f.scheduleOn(1, 2, time.Hour), f.scheduleOn(0, 3, time.Hour)
 		full()
 		f.Stop(a)
 		f.Stop(a)
 		require.Equal(t, 2, f.Len())
-		a = f.in(2, time.Hour)
+		a = f.schedule(2, time.Hour)
 		full()
-		f.pass(time.Second)
+		f.advance(time.Second)
 		require.NoError(t, inCallback)
 		full()
 		f.Reset(b, 0)
-		f.rest()
+		f.waitIdle()
 		require.Equal(t, 2, f.Len())
-		f.in(3, 2*time.Hour)
+		f.schedule(3, 2*time.Hour)
 		full()
 	})
 }
@@ -335,7 +335,7 @@ func TestMaxPendingConcurrently(t *testing.T) {
 	wg.Wait()
 	require.Equal(t, []int64{limit, limit * (goroutines - 1)}, []int64{accepted.Load(), refused.Load()})
 	require.Equal(t, limit, f.Len())
-	f.verifyHeld()
+	f.verifyStopped()
 
 	// Each holds at most one, so none is refused.
 	f = start(t, Options{MaxPending: goroutines, Shards: 4})
@@ -350,11 +350,11 @@ func TestMaxPendingConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	f.verifyHeld()
+	f.verifyStopped()
 }
 
 // A goroutine that finds its shard locked takes the next, and stays there.
-func TestLockedShardIsLeft(t *testing.T) {
+func TestLockedShardIsSkipped(t *testing.T) {
 	f := start(t, Options{Shards: 4})
 	f.useShard(1)
 	s := f.shards[1]
@@ -385,10 +385,10 @@ func TestReentrant(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		synctest.Test(t, func(t *testing.T) {
 			var f *fixture
-			var mine, other Timer
+			var own, other Timer
 			everything := func() {
-				require.False(t, f.Stop(mine), "its own timer has left")
-				require.False(t, f.Reset(mine, time.Hour))
+				require.False(t, f.Stop(own), "its own timer has left")
+				require.False(t, f.Reset(own, time.Hour))
 				require.True(t, f.Reset(other, time.Hour))
 				pending := f.Len()
 				h, err := f.Schedule(2, time.Hour)
@@ -405,12 +405,12 @@ func TestReentrant(t *testing.T) {
 					panic(1)
 				}
 			})
-			other = f.in(4, time.Minute)
-			mine = f.in(1, time.Hour)
-			f.Reset(mine, time.Second) // once mine is set
-			f.pass(time.Second)
+			other = f.schedule(4, time.Minute)
+			own = f.schedule(1, time.Hour)
+			f.Reset(own, time.Second) // once own is set
+			f.advance(time.Second)
 			require.Equal(t, []int{1, 3, 3}, f.values())
-			f.pass(2 * time.Hour)
+			f.advance(2 * time.Hour)
 			require.Equal(t, []firing{{4, time.Hour + time.Second}}, f.fired())
 			require.Equal(t, uint64(1), f.Stats().Panics)
 		})

@@ -35,9 +35,9 @@ type shard[V any] struct {
 	runNow     bool // every pending timer is due, and Reset does not change that
 	counts     counts
 
-	num    uint32 // which shard this is
-	bits   uint   // log2 of the wheel size
-	shared *shared
+	num      uint32 // which shard this is
+	sizeBits uint   // log2 of the wheel size
+	shared   *shared
 }
 
 // shared is the state that the shards of a wheel share.
@@ -66,7 +66,7 @@ type counts struct {
 }
 
 func newShard[V any](num int, sizeBits uint, sh *shared) *shard[V] {
-	s := &shard[V]{num: uint32(num), bits: sizeBits, shared: sh, lists: newLists[V](0)}
+	s := &shard[V]{num: uint32(num), sizeBits: sizeBits, shared: sh, lists: newLists[V](0)}
 	s.advance(0)
 	return s
 }
@@ -129,11 +129,11 @@ func (s *shard[V]) arm(i uint32, n *node[V], now, deadline nanos) {
 // new bucket enters the delay queue.
 func (s *shard[V]) place(i uint32, n *node[V]) {
 	d, c := n.deadline, s.clock
-	l := levelFor(d, c, s.bits)
+	l := levelFor(d, c, s.sizeBits)
 	for uint(len(s.levels)) <= l {
-		s.levels = append(s.levels, newLevel(s.bits))
+		s.levels = append(s.levels, newLevel(s.sizeBits))
 	}
-	shift := l * s.bits & 63
+	shift := l * s.sizeBits & 63
 	expiration := d >> shift << shift
 	at := s.levels[l].at(expiration >> shift)
 	// A bucket in this slot has the same expiration. It expires after the clock, because a
@@ -160,7 +160,7 @@ func (s *shard[V]) enqueue(id uint32, b *bucket) {
 // flushTick is when the advancer flushes a waiting bucket: on the lowest level when its timers
 // are due, on a higher level earlier by cascadeLead.
 func (s *shard[V]) flushTick(b *bucket) tick {
-	return b.expiration - cascadeLead(uint(b.level), s.bits)
+	return b.expiration - cascadeLead(uint(b.level), s.sizeBits)
 }
 
 // addReady gives one due timer to the workers. The timer joins the last ready bucket if that
@@ -210,16 +210,16 @@ func (s *shard[V]) remove(t Timer) (v V, ok bool) {
 	return v, true
 }
 
-// later reports whether a leaving timer is only noted, for the next clearUnlinked: it is not
-// ready, and its place is not in the cache.
-func (s *shard[V]) later(n *node[V]) bool {
-	return s.counts.pending > s.lists.batchAbove && n.deadline > s.readyUntil && n.place>>slotBits != s.lists.lastChunk
+// canDefer reports whether the unlinking of a timer can wait for the next clearUnlinked: the timer
+// is not ready, and its position is not in the cache.
+func (s *shard[V]) canDefer(n *node[V]) bool {
+	return s.counts.pending > s.lists.batchAbove && n.deadline > s.readyUntil && n.pos>>slotBits != s.lists.lastChunk
 }
 
 // unlink removes a timer from its bucket. Nodes may move.
 func (s *shard[V]) unlink(i uint32, n *node[V]) {
-	if s.later(n) {
-		s.lists.unlinkLater(n)
+	if s.canDefer(n) {
+		s.lists.deferUnlink(n)
 	} else {
 		s.unlinkNow(i, n)
 	}
@@ -241,8 +241,8 @@ func (s *shard[V]) unlinkNow(i uint32, n *node[V]) {
 
 // end removes a timer from the wheel and frees its node.
 func (s *shard[V]) end(i uint32, n *node[V]) {
-	if s.later(n) {
-		s.lists.endLater(i, n)
+	if s.canDefer(n) {
+		s.lists.deferEnd(i, n)
 		if s.lists.unlinkedLen == unlinkBatch {
 			s.lists.clearUnlinked()
 		}
@@ -268,8 +268,8 @@ func (s *shard[V]) emptied() {
 	}
 }
 
-// move gives a pending timer a new deadline.
-func (s *shard[V]) move(i uint32, n *node[V], now, deadline nanos) {
+// reset gives a pending timer a new deadline.
+func (s *shard[V]) reset(i uint32, n *node[V], now, deadline nanos) {
 	if s.runNow {
 		return
 	}
@@ -277,17 +277,17 @@ func (s *shard[V]) move(i uint32, n *node[V], now, deadline nanos) {
 	// the timer moves on from there. So a deadline that is extended a thousand times costs one
 	// move, not a thousand.
 	d := s.shared.ceil(deadline)
-	if old := n.deadline; d >= old && old-s.clock >= 2<<s.bits && old > s.readyUntil {
+	if old := n.deadline; d >= old && old-s.clock >= 2<<s.sizeBits && old > s.readyUntil {
 		// Do not read the bucket, which would be two cache misses. With a deadline this far out
 		// the bucket is on a higher level, whose flush checks each timer; or on the lowest, and
-		// an earlier extension has set moved. It is not ready: see readyUntil.
+		// an earlier extension has set extended. It is not ready: see readyUntil.
 		n.deadline = d
 		return
 	}
 	if b := s.lists.bucketOf(n); deadline > now && b.state == bucketWaiting && d >= b.expiration {
 		if d != n.deadline {
 			n.deadline = d
-			b.moved = true
+			b.extended = true
 		}
 		return
 	}
@@ -301,7 +301,7 @@ func (s *shard[V]) move(i uint32, n *node[V], now, deadline nanos) {
 // (T14).
 func (s *shard[V]) catchUp(present tick) {
 	for l := range s.levels {
-		if id := s.levels[l].first(s.clock >> (uint(l) * s.bits)); id != 0 {
+		if id := s.levels[l].first(s.clock >> (uint(l) * s.sizeBits)); id != 0 {
 			present = min(present, s.flushTick(s.lists.bucket(id))-1)
 		}
 	}
@@ -315,7 +315,7 @@ func (s *shard[V]) catchUp(present tick) {
 func (s *shard[V]) advance(to tick) {
 	s.clock = max(s.clock, to)
 	s.readyUntil = max(s.readyUntil, s.clock)
-	s.catchUpAt = after(s.shared.start(s.clock), time.Duration(s.shared.tick)<<s.bits)
+	s.catchUpAt = after(s.shared.start(s.clock), time.Duration(s.shared.tick)<<s.sizeBits)
 }
 
 // flushed is the outcome of flushing a bucket.
@@ -346,7 +346,7 @@ func (s *shard[V]) flush(r bucketRef) flushed {
 	case b.count == 0:
 		s.lists.freeBucket(id)
 		return flushedEmpty
-	case b.level == 0 && !b.moved:
+	case b.level == 0 && !b.extended:
 		s.makeBucketReady(id)
 		return flushedReady
 	}
@@ -358,7 +358,7 @@ func (s *shard[V]) flush(r bucketRef) flushed {
 // detach frees a bucket's slot in its level.
 func (s *shard[V]) detach(b *bucket) {
 	v := &s.levels[b.level]
-	v.clear(v.at(b.expiration >> (uint(b.level) * s.bits)))
+	v.clear(v.at(b.expiration >> (uint(b.level) * s.sizeBits)))
 }
 
 // prune removes a waiting bucket if it is empty, from the queue too (h names it there), and
@@ -412,21 +412,21 @@ func (s *shard[V]) cascade(id uint32) (done bool) {
 }
 
 // take removes the first timer from a ready bucket, and frees the bucket with its last timer.
-// ok is false if another worker, Stop, Reset or a shutdown has emptied the bucket; gone reports
+// ok is false if another worker, Stop, Reset or a shutdown has emptied the bucket; freed reports
 // that the bucket is free.
-func (s *shard[V]) take(r bucketRef, now nanos) (v V, ok, gone bool) {
+func (s *shard[V]) take(r bucketRef, now nanos) (v V, ok, freed bool) {
 	b := s.lists.find(r.bucket, r.seq)
 	if b == nil {
-		s.shared.ready.pass(r)
+		s.shared.ready.skip(r)
 		return v, false, true
 	}
-	gone = b.count == 1
+	freed = b.count == 1
 	i, n := s.lists.first(b)
 	v = n.value
 	s.counts.expired++
 	s.counts.late.Add(time.Duration(now - s.shared.start(n.deadline)))
 	s.end(i, n)
-	return v, true, gone
+	return v, true, freed
 }
 
 // pendingTimer is a timer that Close returns or makes ready.
@@ -459,7 +459,7 @@ func (s *shard[V]) makeReady(timers []pendingTimer[V]) {
 		if b == nil {
 			id, b = s.lists.newBucket(bucketReady, 0, p.deadline)
 		}
-		s.lists.unlink(p.timer.index()) // moves no node: under runNow none is noted
+		s.lists.unlink(p.timer.index()) // moves no node: under runNow none is deferred
 		s.lists.link(p.timer.index(), n, b, id)
 	}
 	if b != nil {
@@ -496,7 +496,7 @@ func (s *shard[V]) bytes() int {
 func (s *shard[V]) overdue(now tick) tick {
 	oldest := now
 	for l := range s.levels {
-		shift := uint(l) * s.bits
+		shift := uint(l) * s.sizeBits
 		for span := s.clock >> shift; ; span++ {
 			id := s.levels[l].first(span)
 			if id == 0 {

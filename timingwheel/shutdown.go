@@ -60,7 +60,7 @@ func (w *Wheel[V]) Close(policy Policy) ([]Due[V], error) {
 		return nil, fmt.Errorf("timingwheel: the policy is %v, must be Discard, Return, RunNow or Await", policy)
 	}
 	w.mustBeMade()
-	var back []Due[V]
+	var returned []Due[V]
 	switch policy {
 	case Discard:
 		w.closeShards(func(s *shard[V]) {
@@ -68,14 +68,14 @@ func (w *Wheel[V]) Close(policy Policy) ([]Due[V], error) {
 			s.dropAll()
 		})
 	case Return:
-		back = w.returnPending()
+		returned = w.returnPending()
 	case RunNow:
 		w.runAll()
 	case Await:
 		w.closeShards(func(*shard[V]) {})
 	}
 	w.finish.Do(func() { go w.workers.labelled(w.finishInBackground) })
-	return back, nil
+	return returned, nil
 }
 
 // Shutdown is [Wheel.Close] that waits until no timer is left, the running expiry functions
@@ -91,20 +91,20 @@ func (w *Wheel[V]) Shutdown(ctx context.Context, policy Policy) ([]Due[V], error
 	if ctx == nil {
 		panic("timingwheel: the context is nil")
 	}
-	back, err := w.Close(policy)
+	returned, err := w.Close(policy)
 	if err != nil {
 		return nil, err
 	}
 	select {
 	case <-w.done:
-		return back, nil
+		return returned, nil
 	default:
 	}
 	select {
 	case <-w.done:
-		return back, nil
+		return returned, nil
 	case <-ctx.Done():
-		return back, ctx.Err()
+		return returned, ctx.Err()
 	}
 }
 
@@ -130,11 +130,11 @@ func (w *Wheel[V]) returnPending() []Due[V] {
 		return nil
 	}
 	sortByDeadline(all)
-	back := make([]Due[V], len(all))
+	returned := make([]Due[V], len(all))
 	for i, p := range all {
-		back[i] = Due[V]{p.value, w.shared.instant(p.deadline)}
+		returned[i] = Due[V]{p.value, w.shared.instant(p.deadline)}
 	}
-	return back
+	return returned
 }
 
 // runAll makes all timers ready, in order of their deadlines across the shards.

@@ -37,10 +37,10 @@ func TestCloseFromCallback(t *testing.T) {
 							require.ErrorIs(t, err, ErrClosed)
 						})
 						for i := range 10 {
-							f.in(i, time.Duration(i+2)*time.Second)
+							f.schedule(i, time.Duration(i+2)*time.Second)
 						}
 						for range callers {
-							f.in(-1, time.Second)
+							f.schedule(-1, time.Second)
 						}
 						time.Sleep(time.Minute)
 						synctest.Wait()
@@ -73,8 +73,8 @@ func TestCloseFromHook(t *testing.T) {
 			require.NoError(t, err)
 			time.Sleep(time.Minute)
 		}}, explode)
-		f.in(-1, time.Second)
-		f.in(1, time.Hour)
+		f.schedule(-1, time.Second)
+		f.schedule(1, time.Hour)
 		require.Empty(t, f.end(Await))
 		require.Equal(t, time.Minute+time.Second, f.since())
 		require.Equal(t, uint64(1), f.Stats().Returned)
@@ -118,8 +118,8 @@ func TestShutdownFromCallback(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, []int{2}, f.valuesOf(left))
 		})
-		f.in(1, time.Second)
-		f.in(2, time.Hour)
+		f.schedule(1, time.Second)
+		f.schedule(2, time.Hour)
 		f.end(Await)
 		require.Equal(t, time.Minute+time.Second, f.since())
 	})

@@ -75,17 +75,17 @@ func TestShutdownPolicies(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					g := make(gate)
 					f := start(t, Options{WheelSize: 4, Shards: shards, Workers: 1, MaxPending: 1000}, g.wait)
-					f.occupy(1)
+					f.blockWorkers(1)
 					const n = 200
 					var hs []Timer
 					for i := range n {
-						hs = append(hs, f.in(i, time.Duration(i)*time.Millisecond))
+						hs = append(hs, f.schedule(i, time.Duration(i)*time.Millisecond))
 					}
 					f.Stop(hs[10])
 					f.Stop(hs[110])
 					f.Reset(hs[20], 300*time.Millisecond) // the last of all
 					f.Reset(hs[120], 10*time.Millisecond) // runs tenth or so
-					f.pass(50 * time.Millisecond)         // some are ready
+					f.advance(50 * time.Millisecond)      // some are ready
 					order := []int{}
 					for i := range n {
 						if i != 10 && i != 110 && i != 20 && i != 120 {
@@ -143,8 +143,8 @@ func without(vs []int, v int) []int {
 func TestRunNowAndAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{WheelSize: 2, Shards: 2, Workers: 1}) // with two, the second might record its value first
-		f.in(2, 2*time.Hour)
-		f.in(1, math.MaxInt64)
+		f.schedule(2, 2*time.Hour)
+		f.schedule(1, math.MaxInt64)
 		f.end(RunNow)
 		require.Equal(t, []firing{{2, 0}, {1, 0}}, f.fired())
 	})
@@ -154,17 +154,17 @@ func TestRunNowAndAwait(t *testing.T) {
 			_, err := f.Schedule(v, time.Hour)
 			require.ErrorIs(t, err, ErrClosed)
 		})
-		f.in(1, time.Hour)
-		stop, move, soon := f.in(2, 3*time.Hour), f.in(3, time.Minute), f.in(4, 5*time.Hour)
+		f.schedule(1, time.Hour)
+		stop, move, soon := f.schedule(2, 3*time.Hour), f.schedule(3, time.Minute), f.schedule(4, 5*time.Hour)
 		ended := make(chan time.Duration)
 		go func() {
 			f.end(Await)
 			ended <- f.since()
 		}()
-		f.rest()
+		f.waitIdle()
 		_, err := f.Schedule(5, 0)
 		require.ErrorIs(t, err, ErrClosed, "refused as closed, though MaxPending are held as well")
-		f.pass(time.Second)
+		f.advance(time.Second)
 		require.True(t, f.Reset(move, 2*time.Hour))
 		require.True(t, f.Stop(stop))
 		require.True(t, f.Reset(soon, 0))
@@ -173,7 +173,7 @@ func TestRunNowAndAwait(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // Await of stopped timers
 		f := start(t, Options{Shards: 2})
-		h := f.in(1, time.Hour)
+		h := f.schedule(1, time.Hour)
 		go func() {
 			time.Sleep(time.Minute)
 			f.Stop(h)
@@ -184,11 +184,11 @@ func TestRunNowAndAwait(t *testing.T) {
 }
 
 // T13: a call with a stricter policy ends a waiting one; both return.
-func TestAwaitIsEndedSooner(t *testing.T) {
+func TestStricterPolicyEndsAwait(t *testing.T) {
 	for _, stricter := range policies[:3] {
 		synctest.Test(t, func(t *testing.T) {
 			f := start(t, Options{Shards: 2})
-			f.in(1, time.Hour)
+			f.schedule(1, time.Hour)
 			ended := make(chan time.Duration, 1)
 			go func() {
 				left, err := f.Shutdown(context.Background(), Await)
@@ -196,7 +196,7 @@ func TestAwaitIsEndedSooner(t *testing.T) {
 				require.Nil(t, left)
 				ended <- f.since()
 			}()
-			f.pass(time.Minute)
+			f.advance(time.Minute)
 			require.Equal(t, stricter == Return, slices.Equal([]int{1}, f.end(stricter)))
 			require.Equal(t, time.Minute, <-ended)
 			require.Equal(t, stricter == RunNow, len(f.fired()) == 1)
@@ -209,14 +209,14 @@ func TestResetUnderRunNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Workers: 1}, g.wait)
-		f.occupy(1)
-		a, b, c := f.in(1, time.Hour), f.in(2, time.Hour), f.in(3, time.Hour)
+		f.blockWorkers(1)
+		a, b, c := f.schedule(1, time.Hour), f.schedule(2, time.Hour), f.schedule(3, time.Hour)
 		ended := make(chan struct{})
 		go func() {
 			f.end(RunNow)
 			close(ended)
 		}()
-		f.rest()
+		f.waitIdle()
 		require.True(t, f.Reset(a, 2*time.Hour))
 		require.True(t, f.Reset(c, time.Minute))
 		require.True(t, f.Stop(b))
@@ -236,9 +236,9 @@ func TestShutdownContext(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					g := make(gate)
 					f := start(t, Options{WheelSize: 2, Shards: 2, Workers: 1}, g.wait)
-					f.occupy(1)
-					f.in(2, 2*time.Hour)
-					f.in(1, time.Hour)
+					f.blockWorkers(1)
+					f.schedule(2, 2*time.Hour)
+					f.schedule(1, time.Hour)
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
 					back, err := f.Shutdown(ctx, policy)
@@ -247,7 +247,7 @@ func TestShutdownContext(t *testing.T) {
 					require.Equal(t, time.Minute, f.since())
 					_, err = f.Schedule(3, 0)
 					require.ErrorIs(t, err, ErrClosed)
-					f.rest()
+					f.waitIdle()
 
 					time.AfterFunc(time.Minute, func() { close(g) })
 					got = append(got, f.end(second)...)
@@ -282,8 +282,8 @@ func TestShutdownCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{}, g.wait)
-		f.occupy(1)
-		f.in(1, time.Hour)
+		f.blockWorkers(1)
+		f.schedule(1, time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		left, err := f.Shutdown(ctx, Return)
@@ -297,7 +297,7 @@ func TestShutdownCancelled(t *testing.T) {
 
 // T13, timers 4: any number of concurrent calls with different policies: each timer ends once,
 // each call returns, and nothing remains.
-func TestShutdownAtOnce(t *testing.T) {
+func TestConcurrentShutdowns(t *testing.T) {
 	for round := range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			var running atomic.Int32
@@ -308,7 +308,7 @@ func TestShutdownAtOnce(t *testing.T) {
 			})
 			const n = 150
 			for i := range n {
-				f.in(i, time.Duration(i%70*50))
+				f.schedule(i, time.Duration(i%70*50))
 			}
 			var mu sync.Mutex
 			ends := map[int]int{}
@@ -347,8 +347,8 @@ func TestShutdownAtOnce(t *testing.T) {
 func TestFlushAfterDiscard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1})
-		f.hold()
-		f.in(1, time.Hour)
+		f.stopAdvancer()
+		f.schedule(1, time.Hour)
 		s := f.shards[0]
 		head, ok := f.shared.queue.Peek()
 		require.True(t, ok)
@@ -368,7 +368,7 @@ func TestFlushAfterDiscard(t *testing.T) {
 		require.False(t, f.advancer.flush(r))
 		require.Equal(t, bucketReady, s.lists.bucket(1).state)
 		s.lists.freeBucket(1)
-		f.letGo()
+		f.startAdvancer()
 	})
 }
 
@@ -379,9 +379,9 @@ func TestShutdownDuringCascade(t *testing.T) {
 	for _, policy := range policies {
 		synctest.Test(t, func(t *testing.T) {
 			f := start(t, Options{WheelSize: 2, Shards: 1})
-			f.hold()
+			f.stopAdvancer()
 			for i := range n {
-				f.in(i, 5*time.Millisecond)
+				f.schedule(i, 5*time.Millisecond)
 			}
 			time.Sleep(4 * time.Millisecond)
 			s, id := f.head()
@@ -399,7 +399,7 @@ func TestShutdownDuringCascade(t *testing.T) {
 					f.runAll()
 				}
 			})
-			f.letGo()
+			f.startAdvancer()
 			f.end(policy)
 			switch policy {
 			case Discard:
@@ -421,8 +421,8 @@ func TestUnknownPolicy(t *testing.T) {
 		f := start(t, Options{})
 		_, err := f.Shutdown(t.Context(), Await+1)
 		require.EqualError(t, err, "timingwheel: the policy is Policy(4), must be Discard, Return, RunNow or Await")
-		f.in(1, 0)
-		f.rest()
+		f.schedule(1, 0)
+		f.waitIdle()
 		require.Len(t, f.fired(), 1)
 		for p, name := range []string{"Discard", "Return", "RunNow", "Await", "Policy(4)"} {
 			require.Equal(t, name, Policy(p).String())
@@ -432,7 +432,7 @@ func TestUnknownPolicy(t *testing.T) {
 
 // T13: a shutdown without a waiting caller still ends, and leaves no goroutine, or the bubble
 // would not end.
-func TestShutdownGoesOn(t *testing.T) {
+func TestShutdownContinuesWithoutCaller(t *testing.T) {
 	for _, policy := range []Policy{RunNow, Await} {
 		t.Run(policy.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -465,8 +465,8 @@ func TestShutdownNilContext(t *testing.T) {
 		require.PanicsWithValue(t, "timingwheel: the context is nil", func() {
 			f.Shutdown(nil, Await)
 		})
-		f.in(1, 0)
-		f.rest()
+		f.schedule(1, 0)
+		f.waitIdle()
 		require.Len(t, f.fired(), 1)
 	})
 }
@@ -476,18 +476,18 @@ func TestReturnDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Workers: 1, Shards: 2, Tick: 10 * time.Millisecond}, g.wait)
-		f.occupy(1)
-		f.pass(time.Second)
-		f.in(2, 20*time.Millisecond)
-		f.Reset(f.in(3, time.Millisecond), time.Hour)
-		f.in(1, -time.Hour)
-		f.in(4, 2*time.Hour+time.Nanosecond)
+		f.blockWorkers(1)
+		f.advance(time.Second)
+		f.schedule(2, 20*time.Millisecond)
+		f.Reset(f.schedule(3, time.Millisecond), time.Hour)
+		f.schedule(1, -time.Hour)
+		f.schedule(4, 2*time.Hour+time.Nanosecond)
 		left, err := f.Close(Return)
 		require.NoError(t, err)
 		close(g)
 		var got []time.Duration
 		for _, d := range left {
-			got = append(got, d.Deadline.Sub(f.born)-time.Second)
+			got = append(got, d.Deadline.Sub(f.created)-time.Second)
 		}
 		require.Equal(t, []int{1, 2, 3, 4}, f.valuesOf(left))
 		require.Equal(t, []time.Duration{0, 20 * time.Millisecond, time.Hour, 2*time.Hour + 10*time.Millisecond}, got)
@@ -501,7 +501,7 @@ func TestReturnDeadlines(t *testing.T) {
 func TestOvertakenRunNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1})
-		f.in(1, time.Hour)
+		f.schedule(1, time.Hour)
 		s := f.shards[0]
 		pending := s.appendPending(nil)
 		f.end(Discard)

@@ -30,10 +30,10 @@ const (
 
 // node holds one value, or is on its slab's free list.
 //
-// Invariant: place != 0 if and only if the node is in use. A timer's place is its chunk and the
-// slot there; a chunk's place is its bucket.
+// Invariant: pos != 0 if and only if the node is in use. A timer's position is its chunk and the
+// slot there; a chunk's position is its bucket.
 type node[V any] struct {
-	place    uint32
+	pos      uint32
 	gen      uint32 // of its current timer, or of its next one
 	deadline tick   // in a free node: the offset of the next one on the free list
 	value    V
@@ -60,7 +60,7 @@ type slabs[V any] struct {
 	limit   uint32    // maximum number of slabs
 	packAt  uint16    // a slab with at most this many nodes in use is packed
 	named   bool      // handles name the nodes: generations must not repeat
-	gone    []uint32  // numbers of the returned slabs, for reuse
+	dropped []uint32  // numbers of the returned slabs, for reuse
 	partial uint32    // head of the list of slabs with free nodes: number + 1; 0: none
 	packed  uint32    // head of the list of packed slabs that may be unpacked
 	spare   int       // partial slabs that are empty; one is kept
@@ -79,7 +79,7 @@ func (p *slabs[V]) node(i uint32) *node[V] {
 	s := &p.table[i>>slabBits]
 	off := i & slabMask
 	if s.kept != nil {
-		off = s.kept.position(off)
+		off = s.kept.rank(off)
 	}
 	return &s.nodes[off]
 }
@@ -87,19 +87,19 @@ func (p *slabs[V]) node(i uint32) *node[V] {
 // find returns the node in use at an index taken from a handle or a reference, or nil if there
 // is none.
 func (p *slabs[V]) find(i uint32) *node[V] {
-	n := p.inPlace(i)
+	n := p.findUnpacked(i)
 	if n == nil {
 		n = p.findPacked(i)
 	}
-	if n == nil || n.place == 0 {
+	if n == nil || n.pos == 0 {
 		return nil
 	}
 	return n
 }
 
-// inPlace is find for a slab that is not packed; the node may be free. It is short enough to be
-// inlined.
-func (p *slabs[V]) inPlace(i uint32) *node[V] {
+// findUnpacked is find for a slab that is not packed; the node may be free. It is short enough
+// to be inlined.
+func (p *slabs[V]) findUnpacked(i uint32) *node[V] {
 	if num := uint(i >> slabBits); num < uint(len(p.table)) {
 		s := &p.table[num]
 		if off := uint(i & slabMask); s.kept == nil && off < uint(len(s.nodes)) {
@@ -116,7 +116,7 @@ func (p *slabs[V]) findPacked(i uint32) *node[V] {
 		return nil
 	}
 	s := &p.table[num]
-	return &s.nodes[s.kept.position(off)]
+	return &s.nodes[s.kept.rank(off)]
 }
 
 // alloc returns the most recently freed node of the first partial slab. The caller sets
@@ -158,7 +158,7 @@ func (p *slabs[V]) release(i uint32, n *node[V]) {
 	s := &p.table[num]
 	var zero V
 	n.value = zero
-	n.place = 0
+	n.pos = 0
 	n.gen++
 	p.used--
 	s.used--
@@ -203,9 +203,9 @@ func (p *slabs[V]) addPartial() bool {
 		return true
 	}
 	var num uint32
-	if k := len(p.gone); k > 0 {
-		num = p.gone[k-1]
-		p.gone = p.gone[:k-1]
+	if k := len(p.dropped); k > 0 {
+		num = p.dropped[k-1]
+		p.dropped = p.dropped[:k-1]
 	} else {
 		num = uint32(len(p.table))
 		if num == p.limit {
@@ -241,7 +241,7 @@ func (p *slabs[V]) drop(num uint32) {
 	p.size -= len(s.nodes)
 	*s = slab[V]{minGen: minGen, nextGen: minGen}
 	if !p.named || minGen < maxGen {
-		p.gone = append(p.gone, num)
+		p.dropped = append(p.dropped, num)
 	}
 }
 
@@ -257,7 +257,7 @@ func (s *slab[V]) each(f func(off uint32, n *node[V])) {
 		at := 0
 		for w, word := range s.kept.words {
 			for ; word != 0; word &= word - 1 {
-				if n := &s.nodes[at]; n.place != 0 {
+				if n := &s.nodes[at]; n.pos != 0 {
 					f(uint32(w*64+bits.TrailingZeros64(word)), n)
 				}
 				at++
@@ -266,7 +266,7 @@ func (s *slab[V]) each(f func(off uint32, n *node[V])) {
 		return
 	}
 	for off := range s.nodes {
-		if n := &s.nodes[off]; n.place != 0 {
+		if n := &s.nodes[off]; n.pos != 0 {
 			f(uint32(off), n)
 		}
 	}
@@ -323,8 +323,8 @@ func (p *slabs[V]) pack(num uint32) {
 			// No branch per node, which would be mispredicted.
 			word, from := uint64(0), s.nodes[w*64:w*64+64]
 			for k := range from {
-				place := uint64(from[k].place)
-				word |= -place >> 63 << (k & 63)
+				pos := uint64(from[k].pos)
+				word |= -pos >> 63 << (k & 63)
 			}
 			kept.words[w] = word
 			for ; word != 0; word &= word - 1 {
@@ -339,7 +339,7 @@ func (p *slabs[V]) pack(num uint32) {
 		at, from := 0, 0
 		for w, word := range kept.words {
 			for ; word != 0; word &= word - 1 {
-				if s.nodes[from].place != 0 {
+				if s.nodes[from].pos != 0 {
 					nodes[at] = s.nodes[from]
 					at++
 				} else {
@@ -385,7 +385,7 @@ func (p *slabs[V]) unpack(num uint32) {
 	s.each(func(off uint32, n *node[V]) { nodes[off] = *n })
 	minGen, free := s.nextGen, uint16(0)
 	for off := slabNodes - 1; off > 0; off-- {
-		if n := &nodes[off]; n.place == 0 {
+		if n := &nodes[off]; n.pos == 0 {
 			n.gen, n.deadline = minGen, tick(free)
 			free = uint16(off)
 		}

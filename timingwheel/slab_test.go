@@ -20,19 +20,19 @@ func newSlabs(t testing.TB) *slabsUnderTest {
 	return &slabsUnderTest{slabs: slabs[*int]{named: true, limit: 1 << 22, packAt: slabNodes / 2}, t: t, used: map[uint32]bool{}, gens: map[uint32]uint32{}}
 }
 
-func (a *slabsUnderTest) take() uint32 {
+func (a *slabsUnderTest) mustAlloc() uint32 {
 	a.t.Helper()
 	i, n, ok := a.alloc()
-	if !ok || a.used[i] || n.value != nil || n.place != 0 || n.gen <= a.gens[i] || n.gen >= maxGen {
+	if !ok || a.used[i] || n.value != nil || n.pos != 0 || n.gen <= a.gens[i] || n.gen >= maxGen {
 		a.t.Fatalf("T6: index %d, used %v, after generation %d: %+v", i, a.used[i], a.gens[i], *n)
 	}
 	a.gens[i] = n.gen
-	n.value, n.place = new(int), 1
+	n.value, n.pos = new(int), 1
 	a.used[i] = true
 	return i
 }
 
-func (a *slabsUnderTest) give(i uint32) {
+func (a *slabsUnderTest) mustRelease(i uint32) {
 	a.t.Helper()
 	a.release(i, a.node(i))
 	delete(a.used, i)
@@ -55,17 +55,17 @@ func TestSlabs(t *testing.T) {
 		var held []uint32
 		for range 60 {
 			for range r.IntN(2 * slabNodes) {
-				held = append(held, a.take())
+				held = append(held, a.mustAlloc())
 			}
 			r.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
 			for range r.IntN(len(held) + 1) {
-				a.give(held[len(held)-1])
+				a.mustRelease(held[len(held)-1])
 				held = held[:len(held)-1]
 			}
 			a.verify()
 		}
 		for _, i := range held {
-			a.give(i)
+			a.mustRelease(i)
 		}
 		a.verify()
 		require.Equal(t, slabNodes, a.size)
@@ -74,55 +74,55 @@ func TestSlabs(t *testing.T) {
 
 // T6, T8, timers 13: a node whose generations are used up is retired instead of wrapped around,
 // a slab of such nodes is released, and its number is not reused.
-func TestGenerationsEnd(t *testing.T) {
+func TestGenerationsAreUsedUp(t *testing.T) {
 	t.Parallel()
 	a := newSlabs(t)
-	first := a.take()
+	first := a.mustAlloc()
 	a.node(first).gen = maxGen - 3
 	for gen := uint32(maxGen - 3); gen < maxGen-1; gen++ {
-		a.give(first)
-		require.Equal(t, first, a.take())
+		a.mustRelease(first)
+		require.Equal(t, first, a.mustAlloc())
 		require.Equal(t, gen+1, a.node(first).gen)
 	}
-	a.give(first)
+	a.mustRelease(first)
 	require.Equal(t, uint32(maxGen), a.node(first).gen)
 	a.verify()
-	second := a.take()
+	second := a.mustAlloc()
 	require.NotEqual(t, first, second, "a retired node came again")
 
 	// All nodes of the slab are at their last generation; some retire while others are in use,
 	// the last one while the slab is full.
 	held := []uint32{second}
 	for len(held) < slabNodes-2 {
-		held = append(held, a.take())
+		held = append(held, a.mustAlloc())
 	}
 	require.True(t, a.table[0].full())
 	require.Zero(t, a.partial)
 	for _, i := range held {
 		a.node(i).gen = maxGen - 1
-		a.give(i)
+		a.mustRelease(i)
 		a.verify()
 	}
-	require.Zero(t, a.size, "nothing to keep a retired slab for")
-	require.Empty(t, a.gone, "its number is used up")
-	require.Equal(t, uint32(1), a.take()>>slabBits)
+	require.Zero(t, a.size, "a retired slab holds memory")
+	require.Empty(t, a.dropped, "its number is used up")
+	require.Equal(t, uint32(1), a.mustAlloc()>>slabBits)
 	require.Nil(t, a.find(first))
 	a.verify()
 }
 
-// T6: a slab that is released with one worn node starts again from that node's generation for
-// all its nodes; a worn-out one does not start again.
+// T6: a slab that is released with one old node starts again from that node's generation for
+// all its nodes; a retired one does not start again.
 func TestMinGeneration(t *testing.T) {
 	for _, top := range []uint32{5, maxGen - 1, maxGen} {
 		a := newSlabs(t)
 		var held []uint32
 		for range 2*slabNodes - 2 {
-			held = append(held, a.take())
+			held = append(held, a.mustAlloc())
 		}
-		worn := held[slabNodes+6]
-		a.node(worn).gen = top - 1
+		old := held[slabNodes+6]
+		a.node(old).gen = top - 1
 		for _, i := range held {
-			a.give(i)
+			a.mustRelease(i)
 		}
 		a.verify()
 		require.Equal(t, slabNodes, a.size)
@@ -130,7 +130,7 @@ func TestMinGeneration(t *testing.T) {
 		require.Equal(t, top, a.table[1].minGen)
 		held = held[:0]
 		for range 2*slabNodes - 2 {
-			held = append(held, a.take())
+			held = append(held, a.mustAlloc())
 		}
 		again := a.table[1].nodes != nil
 		require.Equal(t, top < maxGen, again)
@@ -141,66 +141,66 @@ func TestMinGeneration(t *testing.T) {
 	}
 }
 
-// T6, T18: a packed slab with a worn-out node is no longer unpacked. Its other nodes stay in
-// place until they leave.
-func TestPackedSlabWearsOut(t *testing.T) {
+// T6, T18: a packed slab with a retired node is no longer unpacked. Its other nodes stay
+// until they are freed.
+func TestPackedSlabWithRetiredNode(t *testing.T) {
 	for _, before := range []bool{true, false} { // before it is packed, or after
 		a := newSlabs(t)
 		var held []uint32
 		for range 3*slabNodes - 3 {
-			held = append(held, a.take())
+			held = append(held, a.mustAlloc())
 		}
-		a.give(held[slabNodes]) // the next slab is the first partial one, which is not packed
-		wear := func() {
+		a.mustRelease(held[slabNodes]) // the next slab is the first partial one, which is not packed
+		retire := func() {
 			a.node(held[0]).gen = maxGen - 1
-			a.give(held[0])
+			a.mustRelease(held[0])
 			a.verify()
 		}
 		if before {
-			wear()
+			retire()
 		}
 		for _, i := range held[1 : slabNodes-slabNodes/8] {
-			a.give(i)
+			a.mustRelease(i)
 		}
 		require.NotNil(t, a.table[0].kept)
 		if !before {
-			wear()
+			retire()
 		}
 		a.verify()
 		require.Zero(t, a.packed)
 		for range 2 * slabNodes {
-			require.NotZero(t, a.take()>>slabBits, "a worn slab is not filled again")
+			require.NotZero(t, a.mustAlloc()>>slabBits, "a slab with a retired node is not refilled")
 		}
 		for _, i := range held[:slabNodes-1] {
 			if a.used[i] {
-				a.give(i)
+				a.mustRelease(i)
 			}
 		}
 		a.verify()
 		require.Nil(t, a.table[0].nodes)
-		require.NotContains(t, a.gone, uint32(0))
+		require.NotContains(t, a.dropped, uint32(0))
 	}
 }
 
-// T18: a worn slab that empties leaves the other packed slabs refillable.
-func TestWornSlabLeavesOthersPacked(t *testing.T) {
+// T18: a retired slab that empties leaves the other packed slabs refillable.
+func TestRetiredSlabLeavesOthersPacked(t *testing.T) {
 	const each = slabNodes - 1
 	a := newSlabs(t)
 	var held []uint32
 	for range 3 * each {
-		held = append(held, a.take())
+		held = append(held, a.mustAlloc())
 	}
-	a.give(held[2*each]) // the third is being filled
+	a.mustRelease(held[2*each]) // the third is being filled
 	a.node(held[0]).gen = maxGen - 1
 	for slab := range 2 {
 		for _, i := range held[slab*each : (slab+1)*each-slabNodes/8] {
-			a.give(i)
+			a.mustRelease(i)
 		}
 		require.NotNil(t, a.table[slab].kept)
 		a.verify()
 	}
 	for _, i := range held[each-slabNodes/8 : each] {
-		a.give(i)
+		a.mustRelease(i)
 	}
 	a.verify()
 	require.Nil(t, a.table[0].nodes)
@@ -208,37 +208,37 @@ func TestWornSlabLeavesOthersPacked(t *testing.T) {
 }
 
 // T18: slabs that keep almost no nodes keep almost no memory.
-func TestSlabsOfAFew(t *testing.T) {
+func TestSparseSlabs(t *testing.T) {
 	const slabs, stay = 10, 2
 	a := newSlabs(t)
 	var held []uint32
 	for range slabs * (slabNodes - 1) {
-		held = append(held, a.take())
+		held = append(held, a.mustAlloc())
 	}
 	for n, i := range held {
 		if n%(slabNodes-1) >= stay {
-			a.give(i)
+			a.mustRelease(i)
 		}
 	}
 	a.verify()
 	require.Len(t, a.table, slabs)
-	require.LessOrEqual(t, a.size, slabNodes+8*slabs, "beside one that is being filled")
+	require.LessOrEqual(t, a.size, slabNodes+8*slabs, "except one that is being filled")
 }
 
 // T18: packed slabs are refilled before new ones are added.
-func TestPackedSlabsAreFilledAgain(t *testing.T) {
+func TestPackedSlabsAreRefilled(t *testing.T) {
 	a := newSlabs(t)
 	r := rand.New(rand.NewPCG(5, 5))
 	var held []uint32
 	for range 4 {
 		for len(held) < 4*(slabNodes-1) {
-			held = append(held, a.take())
+			held = append(held, a.mustAlloc())
 		}
 		require.Len(t, a.table, 4)
 		a.verify()
 		r.Shuffle(len(held), func(i, j int) { held[i], held[j] = held[j], held[i] })
 		for _, i := range held[slabNodes/2:] {
-			a.give(i)
+			a.mustRelease(i)
 		}
 		held = held[:slabNodes/2]
 		a.verify()
@@ -246,31 +246,31 @@ func TestPackedSlabsAreFilledAgain(t *testing.T) {
 	}
 }
 
-// T6: nodes wear out one after the other, while their slab is the only one or while another has
+// T6: nodes retire one after the other, while their slab is the only one or while another has
 // free nodes.
-func TestSlabWearsOut(t *testing.T) {
+func TestAllNodesRetire(t *testing.T) {
 	t.Parallel()
 	a := newSlabs(t)
 	for range slabNodes - 1 {
-		i := a.take()
+		i := a.mustAlloc()
 		a.node(i).gen = maxGen - 1
-		a.give(i)
+		a.mustRelease(i)
 		a.verify()
 	}
-	require.Zero(t, a.size, "nothing to keep a worn slab for")
+	require.Zero(t, a.size, "a retired slab holds memory")
 
 	var held []uint32
 	for range 2*slabNodes - 2 {
-		held = append(held, a.take())
+		held = append(held, a.mustAlloc())
 	}
-	a.give(held[slabNodes+5]) // the second slab is partial
+	a.mustRelease(held[slabNodes+5]) // the second slab is partial
 	for _, i := range held[:slabNodes-1] {
 		a.node(i).gen = maxGen - 1
-		a.give(i)
+		a.mustRelease(i)
 		a.verify()
 	}
 	require.Equal(t, slabNodes, a.size)
-	require.Equal(t, held[slabNodes+5], a.take())
+	require.Equal(t, held[slabNodes+5], a.mustAlloc())
 }
 
 // T11: a shard refuses nodes beyond its limit, without a panic and before an index wraps; a
@@ -280,28 +280,28 @@ func TestTooManyNodes(t *testing.T) {
 	a.limit = 2
 	var held []uint32
 	for range 2*slabNodes - 2 {
-		held = append(held, a.take())
+		held = append(held, a.mustAlloc())
 	}
 	_, _, ok := a.alloc()
 	require.False(t, ok)
 	a.verify()
-	a.give(held[slabNodes+5])
-	require.Equal(t, held[slabNodes+5], a.take())
+	a.mustRelease(held[slabNodes+5])
+	require.Equal(t, held[slabNodes+5], a.mustAlloc())
 }
 
-// T8: chunks and buckets have no handles, so their nodes never wear out.
-func TestUnnamedNodesDoNotWearOut(t *testing.T) {
+// T8: chunks and buckets have no handles, so their nodes never retire.
+func TestUnnamedNodesDoNotRetire(t *testing.T) {
 	p := slabs[chunk]{limit: 2, packAt: slabNodes / 2}
 	for range 3 {
 		i, n, ok := p.alloc()
 		require.True(t, ok)
-		n.place, n.gen = 1, 1<<32-1
+		n.pos, n.gen = 1, 1<<32-1
 		p.release(i, n)
 		var all []uint32
 		for range 2*slabNodes - 2 {
 			i, n, ok := p.alloc()
 			require.True(t, ok)
-			n.place = 1
+			n.pos = 1
 			all = append(all, i)
 		}
 		for _, i := range all {

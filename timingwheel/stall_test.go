@@ -18,16 +18,16 @@ func TestOverdueInOrder(t *testing.T) {
 		for _, shards := range []int{1, 4} {
 			synctest.Test(t, func(t *testing.T) {
 				f := start(t, Options{WheelSize: size, Shards: shards, Workers: 1})
-				f.hold()
+				f.stopAdvancer()
 				n := 3 * cascadeChunk
 				for i := range n {
 					ms := i * 7919 % 1000 // some twice, out of order
-					f.on(i%shards, ms, time.Duration(ms)*time.Millisecond+1)
+					f.scheduleOn(i%shards, ms, time.Duration(ms)*time.Millisecond+1)
 				}
 				time.Sleep(1001 * time.Millisecond)
 				now := f.since()
-				f.letGo()
-				f.rest()
+				f.startAdvancer()
+				f.waitIdle()
 				ran := f.fired()
 				require.Len(t, ran, n)
 				require.True(t, slices.IsSortedFunc(ran, func(a, b firing) int { return a.v - b.v }), "%v", ran)
@@ -45,22 +45,22 @@ func TestAddDuringStall(t *testing.T) {
 	for _, size := range []int{2, 256} {
 		synctest.Test(t, func(t *testing.T) {
 			f := start(t, Options{WheelSize: size, Shards: 1, Workers: 1})
-			f.in(2000, 2000*time.Millisecond)
-			f.hold()
+			f.schedule(2000, 2000*time.Millisecond)
+			f.stopAdvancer()
 			time.Sleep(time.Second)
-			f.in(1500, 500*time.Millisecond) // the clock may catch up, and does
+			f.schedule(1500, 500*time.Millisecond) // the clock may catch up, and does
 			require.Equal(t, tick(1000), f.shards[0].clock)
-			f.in(1001, 1)
+			f.schedule(1001, 1)
 			time.Sleep(4 * time.Second)
-			f.in(9000, 4*time.Second)
-			f.in(5001, 1)
-			f.in(6000, time.Second)
+			f.schedule(9000, 4*time.Second)
+			f.schedule(5001, 1)
+			f.schedule(6000, time.Second)
 			require.Equal(t, tick(1000), f.shards[0].clock)
 			time.Sleep(time.Second)
-			f.letGo()
-			f.rest()
+			f.startAdvancer()
+			f.waitIdle()
 			require.Equal(t, []int{1001, 1500, 2000, 5001, 6000}, f.values())
-			f.pass(time.Hour)
+			f.advance(time.Hour)
 			require.Equal(t, []firing{{9000, 9 * time.Second}}, f.fired())
 		})
 	}
@@ -72,10 +72,10 @@ func TestAddDuringCascadeOfAStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 20_000
 		f := start(t, Options{WheelSize: 128, Shards: 1, Workers: 1})
-		f.hold()
+		f.stopAdvancer()
 		for i := range n {
 			ms := 256 + i*97%128
-			f.in(ms, time.Duration(ms)*time.Millisecond)
+			f.schedule(ms, time.Duration(ms)*time.Millisecond)
 		}
 		time.Sleep(time.Minute)
 		s, id := f.head()
@@ -83,8 +83,8 @@ func TestAddDuringCascadeOfAStall(t *testing.T) {
 			_, err := s.add(60_001, f.shared.now(), f.shared.now()+1)
 			require.NoError(t, err)
 		})
-		f.letGo()
-		f.pass(time.Second)
+		f.startAdvancer()
+		f.advance(time.Second)
 		ran := f.values()
 		require.Len(t, ran, n+1)
 		require.True(t, slices.IsSorted(ran))
@@ -99,9 +99,9 @@ func TestDueByTheShardsClock(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
 		defer close(g)
-		f.occupy(1)
-		f.hold()
-		f.in(1, 10*time.Millisecond)
+		f.blockWorkers(1)
+		f.stopAdvancer()
+		f.schedule(1, 10*time.Millisecond)
 		now := f.shared.now()
 		time.Sleep(10 * time.Millisecond)
 		s, id := f.head()
@@ -114,7 +114,7 @@ func TestDueByTheShardsClock(t *testing.T) {
 		}
 		s.mu.Unlock()
 		require.Equal(t, 3, f.Stats().Ready)
-		f.letGo()
+		f.startAdvancer()
 	})
 }
 
@@ -124,13 +124,13 @@ func TestResetToNowDuringStall(t *testing.T) {
 		g := make(gate)
 		f := start(t, Options{Shards: 1, Workers: 1}, g.wait)
 		defer close(g)
-		f.occupy(1)
-		f.hold()
-		h := f.in(1, 10*time.Millisecond)
+		f.blockWorkers(1)
+		f.stopAdvancer()
+		h := f.schedule(1, 10*time.Millisecond)
 		time.Sleep(20 * time.Millisecond)
 		require.True(t, f.Reset(h, 0))
 		require.Equal(t, 1, f.Stats().Ready)
-		f.letGo()
+		f.startAdvancer()
 	})
 }
 

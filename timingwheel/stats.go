@@ -83,7 +83,7 @@ func (w *Wheel[V]) Stats() Stats {
 	if ready || oldest < w.shared.floor(now) {
 		st.Overdue = time.Duration(now - w.shared.start(oldest))
 	}
-	st.EmptyWakeups = w.advancer.emptied.Load() // before Wakeups, so that it never exceeds it
+	st.EmptyWakeups = w.advancer.emptyWakeups.Load() // before Wakeups, so that it never exceeds it
 	st.Wakeups = w.shared.queue.Stats().Wakeups
 	if head, ok := w.shared.queue.Peek(); ok {
 		st.Next = head.Deadline

@@ -43,11 +43,11 @@ func TestRunsAtItsTick(t *testing.T) {
 					for _, ticks := range []time.Duration{-1, 0, 1, 2, 3, 4, 5, 8, 16, 17, 63, 255, 256, 257, 1000, 65536, 1 << 20} {
 						for _, off := range []time.Duration{-o.Tick, -o.Tick / 2, -1, 0, 1, o.Tick / 3} {
 							want[len(want)] = f.due(ticks*o.Tick + off)
-							f.in(len(want)-1, ticks*o.Tick+off)
+							f.schedule(len(want)-1, ticks*o.Tick+off)
 						}
 					}
 				}
-				f.pass(o.Tick << 21)
+				f.advance(o.Tick << 21)
 				ran := f.fired()
 				require.Len(t, ran, len(want))
 				for _, r := range ran {
@@ -78,7 +78,7 @@ func TestScheduleAt(t *testing.T) {
 		}
 		never, err := f.ScheduleAt(-1, now.AddDate(1000, 0, 0))
 		require.NoError(t, err)
-		f.pass(time.Hour)
+		f.advance(time.Hour)
 		for _, r := range f.fired() {
 			require.Equal(t, want[r.v], r.at, "timer %d", r.v)
 			delete(want, r.v)
@@ -95,13 +95,13 @@ func TestDueAtOnceRunsOnAWorker(t *testing.T) {
 		for _, delay := range []time.Duration{0, -1, math.MinInt64} {
 			onWorker := false
 			f := start(t, Options{Workers: 1}, func(int) { onWorker = strings.Contains(string(debug.Stack()), "(*workers[") })
-			f.in(1, delay)
-			f.rest()
+			f.schedule(1, delay)
+			f.waitIdle()
 			require.Equal(t, []firing{{1, 0}}, f.fired())
 			require.True(t, onWorker)
-			h := f.in(2, time.Hour)
+			h := f.schedule(2, time.Hour)
 			require.True(t, f.Reset(h, delay))
-			f.rest()
+			f.waitIdle()
 			require.Equal(t, []int{2}, f.values())
 			require.True(t, onWorker)
 		}
@@ -116,16 +116,16 @@ func TestMaxInt64Saturates(t *testing.T) {
 			time.Sleep(12345 * time.Millisecond)
 			var hs []Timer
 			for _, d := range []time.Duration{math.MaxInt64, math.MaxInt64 - 1, math.MaxInt64 - 12345*time.Millisecond} {
-				hs = append(hs, f.in(1, d))
+				hs = append(hs, f.schedule(1, d))
 			}
-			h := f.in(2, 1)
+			h := f.schedule(2, 1)
 			require.True(t, f.Reset(h, math.MaxInt64))
-			f.pass(200 * 365 * 24 * time.Hour)
+			f.advance(200 * 365 * 24 * time.Hour)
 			require.Empty(t, f.fired())
 			for _, h := range append(hs, h) {
 				require.True(t, f.Stop(h))
 			}
-			f.rest()
+			f.waitIdle()
 		})
 	}
 }
@@ -146,7 +146,7 @@ func TestEveryLevelBoundary(t *testing.T) {
 				add := func(at time.Duration) {
 					if d := at - f.since(); d > 0 {
 						want[len(want)] = f.due(d)
-						f.in(len(want)-1, d)
+						f.schedule(len(want)-1, d)
 					}
 				}
 				var bounds []time.Duration
@@ -161,7 +161,7 @@ func TestEveryLevelBoundary(t *testing.T) {
 						if from < f.since() {
 							continue
 						}
-						f.pass(from - f.since())
+						f.advance(from - f.since())
 						for _, next := range bounds[k:min(k+3, len(bounds))] {
 							for _, off := range []time.Duration{-g.tick, 0, g.tick} {
 								add(next + off)
@@ -170,7 +170,7 @@ func TestEveryLevelBoundary(t *testing.T) {
 						}
 					}
 				}
-				f.pass(4*bounds[len(bounds)-1] - f.since())
+				f.advance(4*bounds[len(bounds)-1] - f.since())
 				ran := f.fired()
 				require.Len(t, ran, len(want))
 				for _, r := range ran {
@@ -192,8 +192,8 @@ func TestLastTicks(t *testing.T) {
 			g := make(gate)
 			f := start(t, Options{Tick: 1, WheelSize: size, Shards: 1, Workers: 1}, g.wait)
 			defer close(g)
-			f.hold()
-			f.occupy(1)
+			f.stopAdvancer()
+			f.blockWorkers(1)
 			s := f.shards[0]
 			s.advance(clock)
 			left := 0
@@ -227,8 +227,8 @@ func TestLastTicks(t *testing.T) {
 			}
 			require.Equal(t, left, s.counts.ready)
 			require.Equal(t, tick(math.MaxInt64), s.clock)
-			s.clock, s.catchUpAt = 0, after(0, time.Duration(s.shared.tick)<<s.bits) // for verify
-			s.readyUntil = math.MaxInt64                                             // of the ready timers, at any clock
+			s.clock, s.catchUpAt = 0, after(0, time.Duration(s.shared.tick)<<s.sizeBits) // for verify
+			s.readyUntil = math.MaxInt64                                                 // of the ready timers, at any clock
 		})
 	}
 }
@@ -239,7 +239,7 @@ func TestPlace(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{2, 4, 8} {
 		f := start(t, Options{WheelSize: size, Shards: 1})
-		f.hold()
+		f.stopAdvancer()
 		s := f.shards[0]
 		for c := range tick(140) {
 			for d := c + 1; d < c+300; d++ {
@@ -257,7 +257,7 @@ func TestPlace(t *testing.T) {
 				}
 				b := *s.lists.bucketOf(n)
 				require.Equal(t, bucket{
-					head: n.place >> slotBits, tail: n.place >> slotBits, count: 1, level: uint8(level), state: bucketWaiting,
+					head: n.pos >> slotBits, tail: n.pos >> slotBits, count: 1, level: uint8(level), state: bucketWaiting,
 					expiration: d / span * span, seq: b.seq,
 				}, b)
 				require.Greater(t, s.flushTick(&b), c)
@@ -276,7 +276,7 @@ func TestPlace(t *testing.T) {
 func TestWallClockWasSet(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		f := start(t, Options{Tick: 1, Shards: 1})
-		f.hold()
+		f.stopAdvancer()
 		// As if the wall clock had been set ahead by step since New.
 		f.shared.base = withWall(f.shared.base, f.shared.base.Add(-step))
 		lo := f.shared.now()
@@ -285,7 +285,7 @@ func TestWallClockWasSet(t *testing.T) {
 		require.NoError(t, err)
 		wall, err := f.ScheduleAt(2, at.Round(0))
 		require.NoError(t, err)
-		plain := f.in(3, 24*time.Hour)
+		plain := f.schedule(3, 24*time.Hour)
 		hi := f.shared.now()
 		for _, h := range []Timer{mono, wall, plain} {
 			d := nanos(f.shards[0].lists.timers.node(h.index()).deadline) - nanos(24*time.Hour)
@@ -315,8 +315,8 @@ func TestRescheduleDoesNotDrift(t *testing.T) {
 			}
 		})
 		next = time.Now()
-		f.in(1, 6*time.Millisecond)
-		f.in(2, 0)
+		f.schedule(1, 6*time.Millisecond)
+		f.schedule(2, 0)
 		time.Sleep(rounds * 6 * time.Millisecond)
 		synctest.Wait()
 		ones, twos := 0, 0

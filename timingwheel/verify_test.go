@@ -49,7 +49,7 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[bucketRef]bool) (pe
 	check(s.clock <= now, "shard %d's clock %d is after the present %d", s.num, s.clock, now)
 
 	l := &s.lists
-	check(l.unlinkedLen < unlinkBatch && (l.unlinkedLen == 0 || s.counts.pending > 0), "%d are noted, %d pending", l.unlinkedLen, s.counts.pending)
+	check(l.unlinkedLen < unlinkBatch && (l.unlinkedLen == 0 || s.counts.pending > 0), "%d are deferred, %d pending", l.unlinkedLen, s.counts.pending)
 	check(s.readyUntil >= s.clock, "readyUntil %d, clock %d", s.readyUntil, s.clock)
 	seen := map[uint32]bool{}   // timers in chunks
 	chunks := map[uint32]bool{} // chunks in buckets
@@ -67,7 +67,7 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[bucketRef]bool) (pe
 			waiting++
 			verifyWaiting(t, s, id)
 		case bucketReady:
-			check(l.count(id) == b.count, "ready bucket %d has places to clear", id)
+			check(l.count(id) == b.count, "ready bucket %d has positions to clear", id)
 			check(b.count > 0, "ready bucket %d is empty", id)
 			readyTimers += int(b.count)
 			if b.count > 0 {
@@ -79,14 +79,14 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[bucketRef]bool) (pe
 	})
 	check(len(s.cascading) == 0, "at rest %d buckets cascade", len(s.cascading))
 	for l := range s.levels {
-		check(len(s.levels[l].ids) == 2<<s.bits, "level %d has %d buckets", l, len(s.levels[l].ids))
-		for place, id := range s.levels[l].ids {
-			check((s.levels[l].occupied[place/64]>>(place%64)&1 == 1) == (id != 0), "level %d place %d holds %d, its bit says otherwise", l, place, id)
+		check(len(s.levels[l].ids) == 2<<s.sizeBits, "level %d has %d buckets", l, len(s.levels[l].ids))
+		for pos, id := range s.levels[l].ids {
+			check((s.levels[l].occupied[pos/64]>>(pos%64)&1 == 1) == (id != 0), "level %d slot %d holds %d, its bit says otherwise", l, pos, id)
 			if id == 0 {
 				continue
 			}
 			b := *s.lists.bucket(id)
-			check(b.state == bucketWaiting && int(b.level) == l, "level %d place %d holds %+v", l, place, b)
+			check(b.state == bucketWaiting && int(b.level) == l, "level %d slot %d holds %+v", l, pos, b)
 		}
 	}
 
@@ -101,7 +101,7 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[bucketRef]bool) (pe
 	for _, u := range l.unlinked[:l.unlinkedLen] {
 		if i := u.freed; i != 0 {
 			n := l.timers.find(i)
-			check(n != nil && !seen[i] && n.place == u.place && n.gen&ended != 0, "node %d of a timer that has ended: %+v", i, n)
+			check(n != nil && !seen[i] && n.pos == u.pos && n.gen&ended != 0, "node %d of a timer that has ended: %+v", i, n)
 			check(reflect.ValueOf(&n.value).Elem().IsZero(), "T13: node %d keeps the value of a timer that has ended", i)
 			seen[i] = true
 		}
@@ -110,7 +110,7 @@ func verifyShard[V any](t testing.TB, s *shard[V], ready map[bucketRef]bool) (pe
 	verifySlabs(t, &l.chunks, chunks)
 	verifySlabs(t, &l.buckets, ids)
 	if !s.closed {
-		check(s.catchUpAt == after(s.shared.start(s.clock), time.Duration(s.shared.tick)<<s.bits), "clock %d, catchUpAt %d", s.clock, s.catchUpAt)
+		check(s.catchUpAt == after(s.shared.start(s.clock), time.Duration(s.shared.tick)<<s.sizeBits), "clock %d, catchUpAt %d", s.clock, s.catchUpAt)
 	}
 	return c.pending, waiting
 }
@@ -126,7 +126,7 @@ func verifyList[V any](t testing.TB, l *lists[V], id uint32, readyUntil tick, se
 		r := l.chunks.find(at)
 		check(r != nil && !chunks[at], "chunk %d is in two lists, or none at all", at)
 		chunks[at] = true
-		check(r.place == id, "chunk %d of bucket %d says it is in %d", at, id, r.place)
+		check(r.pos == id, "chunk %d of bucket %d says it is in %d", at, id, r.pos)
 		v := &r.value
 		check(v.prev == prev, "chunk %d of bucket %d: prev %d, not %d", at, id, v.prev, prev)
 		check(v.used != 0 && v.used < 1<<chunkSlots, "chunk %d of bucket %d: used %b", at, id, v.used)
@@ -142,7 +142,7 @@ func verifyList[V any](t testing.TB, l *lists[V], id uint32, readyUntil tick, se
 			check(n != nil && !seen[i] && n.gen&ended == 0, "node %d is in two slots, or none at all", i)
 			seen[i] = true
 			check(b.state != bucketReady || n.deadline <= readyUntil, "node %d is ready, its deadline %d is after %d", i, n.deadline, readyUntil)
-			check(n.place == at<<slotBits|uint32(k), "node %d in slot %d of chunk %d says it is in %x", i, k, at, n.place)
+			check(n.pos == at<<slotBits|uint32(k), "node %d in slot %d of chunk %d says it is in %x", i, k, at, n.pos)
 			count++
 		}
 		prev, at = at, v.next
@@ -151,10 +151,10 @@ func verifyList[V any](t testing.TB, l *lists[V], id uint32, readyUntil tick, se
 	check(l.count(id) == count-left, "bucket %d: %d are in it, not %d", id, count-left, l.count(id))
 }
 
-// isUnlinked reports whether a place is to be cleared. verify itself does not clear places,
+// isUnlinked reports whether a position is to be cleared. verify itself does not clear positions,
 // because that would hide a missing clearUnlinked elsewhere.
-func (l *lists[V]) isUnlinked(place uint32) bool {
-	return slices.ContainsFunc(l.unlinked[:l.unlinkedLen], func(u unlinked) bool { return u.place == place })
+func (l *lists[V]) isUnlinked(pos uint32) bool {
+	return slices.ContainsFunc(l.unlinked[:l.unlinkedLen], func(u unlinked) bool { return u.pos == pos })
 }
 
 func verifyWaiting[V any](t testing.TB, s *shard[V], id uint32) {
@@ -162,11 +162,11 @@ func verifyWaiting[V any](t testing.TB, s *shard[V], id uint32) {
 	check := checker(t)
 	b := s.lists.bucket(id)
 	check(int(b.level) < len(s.levels), "bucket %d is on level %d of %d", id, b.level, len(s.levels))
-	shift := uint(b.level) * s.bits
+	shift := uint(b.level) * s.sizeBits
 	check(b.expiration>>shift<<shift == b.expiration, "bucket %d of level %d expires at %d", id, b.level, b.expiration)
 	check(s.flushTick(b) > s.clock, "the turn of bucket %d is at %d, the clock shows %d", id, s.flushTick(b), s.clock)
-	check(b.expiration>>shift-s.clock>>shift < 2<<s.bits, "bucket %d is more than a lap ahead", id)
-	check(s.levels[b.level].ids[b.expiration>>shift&(2<<s.bits-1)] == id, "bucket %d is not in its place", id)
+	check(b.expiration>>shift-s.clock>>shift < 2<<s.sizeBits, "bucket %d is more than a lap ahead", id)
+	check(s.levels[b.level].ids[b.expiration>>shift&(2<<s.sizeBits-1)] == id, "bucket %d is not in its slot", id)
 	for at := b.head; at != 0; at = s.lists.chunks.node(at).value.next {
 		c := &s.lists.chunks.node(at).value
 		for used := c.used; used != 0; used &= used - 1 {
@@ -176,7 +176,7 @@ func verifyWaiting[V any](t testing.TB, s *shard[V], id uint32) {
 			}
 			d := s.lists.timers.node(c.slots[k]).deadline
 			check(d >= b.expiration, "T2: deadline %d in a bucket that expires at %d", d, b.expiration)
-			check(b.moved || b.level > 0 || d>>shift<<shift == b.expiration, "T1: deadline %d in bucket %+v", d, *b)
+			check(b.extended || b.level > 0 || d>>shift<<shift == b.expiration, "T1: deadline %d in bucket %+v", d, *b)
 		}
 	}
 }
@@ -187,7 +187,7 @@ func verifySlabs[V any](t testing.TB, p *slabs[V], used map[uint32]bool) {
 	check := checker(t)
 	partial, packed := verifySlabList(t, p, p.partial), verifySlabList(t, p, p.packed)
 	gone := map[uint32]bool{}
-	for _, num := range p.gone {
+	for _, num := range p.dropped {
 		check(!gone[num] && p.table[num].nodes == nil && (!p.named || p.table[num].minGen < maxGen), "slab %d is not gone, or for good", num)
 		gone[num] = true
 	}
@@ -248,7 +248,7 @@ func verifySlab[V any](t testing.TB, p *slabs[V], num uint32, used map[uint32]bo
 		switch {
 		case off >= uint32(s.nextUnused) && *stripped(n) == (node[struct{}]{}): // most nodes
 			continue
-		case n.place != 0:
+		case n.pos != 0:
 			holding++
 			check(used[num<<slabBits|off] && !free[off], "node %d/%d", num, off)
 			check(!p.named || n.gen&^ended >= 1 && n.gen&^ended < maxGen && off < uint32(s.nextUnused), "T6: node %d/%d: gen %d", num, off, n.gen)
@@ -278,10 +278,10 @@ func verifyPacked[V any](t testing.TB, p *slabs[V], num uint32, used map[uint32]
 			check(p.find(i) == nil && !used[i], "node %d/%d is not kept", num, off)
 			continue
 		}
-		check(s.kept.position(off) == at, "node %d/%d lies at %d, not at %d", num, off, s.kept.position(off), at)
+		check(s.kept.rank(off) == at, "node %d/%d lies at %d, not at %d", num, off, s.kept.rank(off), at)
 		n := &s.nodes[at]
 		at++
-		if n.place == 0 {
+		if n.pos == 0 {
 			check(n.gen <= s.nextGen && !used[i] && p.find(i) == nil, "T6: freed node %d/%d of generation %d, the next one %d", num, off, n.gen, s.nextGen)
 			check(reflect.ValueOf(&n.value).Elem().IsZero(), "T13: freed node %d/%d keeps its value", num, off)
 			continue
@@ -295,7 +295,7 @@ func verifyPacked[V any](t testing.TB, p *slabs[V], num uint32, used map[uint32]
 
 // stripped returns n without its value, which may not be comparable.
 func stripped[V any](n *node[V]) *node[struct{}] {
-	return &node[struct{}]{n.place, n.gen, n.deadline, struct{}{}}
+	return &node[struct{}]{n.pos, n.gen, n.deadline, struct{}{}}
 }
 
 // verifyWorkers checks the ready queue against the ready buckets found.
@@ -311,10 +311,10 @@ func verifyWorkers[V any](t testing.TB, w *Wheel[V], ready map[bucketRef]bool) {
 		check(!listed[r], "bucket %+v is queued twice", r)
 		listed[r] = true
 	}
-	for r := range q.gone {
+	for r := range q.freed {
 		check(listed[r] && !ready[r] && r != q.refs.Front() && r != q.refs.Back(), "bucket %+v is no more", r)
 	}
-	check(2*len(q.gone) <= q.refs.Len(), "T18: of %d buckets in the ready queue %d are no more", q.refs.Len(), len(q.gone))
+	check(2*len(q.freed) <= q.refs.Len(), "T18: of %d buckets in the ready queue %d are no more", q.refs.Len(), len(q.freed))
 	for r := range ready {
 		check(listed[r], "T3: ready bucket %+v is not in the ready queue", r)
 	}

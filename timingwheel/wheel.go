@@ -119,17 +119,17 @@ func (w *Wheel[V]) Remove(t Timer) (v V, ok bool) {
 	}
 	s := w.shards[t.shard()]
 	s.mu.Lock()
-	n := s.lists.timers.inPlace(t.index())
-	if n == nil || n.gen != t.gen() || n.place == 0 {
+	n := s.lists.timers.findUnpacked(t.index())
+	if n == nil || n.gen != t.gen() || n.pos == 0 {
 		v, ok = s.remove(t) // its slab is packed, or it is stale
 		s.mu.Unlock()
 		return v, ok
 	}
 	v = n.value
 	s.counts.stopped++
-	if s.later(n) && s.lists.unlinkedLen < unlinkBatch-1 {
-		// The same as s.end, without a call: see endLater.
-		s.lists.endLater(t.index(), n)
+	if s.canDefer(n) && s.lists.unlinkedLen < unlinkBatch-1 {
+		// The same as s.end, without a call: see deferEnd.
+		s.lists.deferEnd(t.index(), n)
 		s.counts.pending-- // not the last: see batchAbove
 		w.shared.limit.release(1)
 	} else {
@@ -163,7 +163,7 @@ func (w *Wheel[V]) reset(t Timer, now, deadline nanos) bool {
 		return false
 	}
 	defer s.mu.Unlock()
-	s.move(t.index(), n, now, deadline)
+	s.reset(t.index(), n, now, deadline)
 	return true
 }
 
@@ -180,7 +180,7 @@ func (w *Wheel[V]) Touch(t Timer, delay time.Duration) bool {
 	}
 	defer s.mu.Unlock()
 	if delay > 0 && w.shared.ceil(deadline) > n.deadline {
-		s.move(t.index(), n, now, deadline)
+		s.reset(t.index(), n, now, deadline)
 	}
 	return true
 }
@@ -205,7 +205,7 @@ func (w *Wheel[V]) replace(t Timer, v V, now, deadline nanos) bool {
 	}
 	defer s.mu.Unlock()
 	n.value = v
-	s.move(t.index(), n, now, deadline)
+	s.reset(t.index(), n, now, deadline)
 	return true
 }
 
@@ -287,8 +287,8 @@ func (w *Wheel[V]) mustBeMade() {
 func (w *Wheel[V]) lockOne() *shard[V] {
 	w.mustBeMade()
 	mask := uint32(len(w.shards) - 1)
-	place := w.affinity.place()
-	at := place.Load()
+	entry := w.affinity.entry()
+	at := entry.Load()
 	s := w.shards[at&mask]
 	if s.mu.TryLock() {
 		return s
@@ -297,7 +297,7 @@ func (w *Wheel[V]) lockOne() *shard[V] {
 		at++
 		s = w.shards[at&mask]
 		if s.mu.TryLock() {
-			place.Store(at)
+			entry.Store(at)
 			return s
 		}
 	}

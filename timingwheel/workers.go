@@ -60,10 +60,10 @@ func (p *workers[V]) start(searching bool) {
 }
 
 // loop runs a worker from start to end.
-func (p *workers[V]) loop(me *worker) {
-	whole := false
+func (p *workers[V]) loop(w *worker) {
+	normalReturn := false
 	defer func() {
-		if whole {
+		if normalReturn {
 			p.ready.mu.Lock()
 			p.ready.workers--
 			p.ready.mu.Unlock()
@@ -73,70 +73,70 @@ func (p *workers[V]) loop(me *worker) {
 		// takes its place in the pool and in the count.
 		p.start(false)
 	}()
-	for p.serve(me) {
+	for p.serve(w) {
 	}
-	whole = true
+	normalReturn = true
 }
 
 // serve runs timers until the pool closes (false) or one panics (true).
-func (p *workers[V]) serve(me *worker) (panicked bool) {
+func (p *workers[V]) serve(w *worker) (panicked bool) {
 	defer func() {
-		if !me.running {
+		if !w.running {
 			return
 		}
-		me.running = false
+		w.running = false
 		if v := recover(); v != nil {
 			panicked = true
 			p.report(Panic{v, debug.Stack()})
 		}
 	}()
 	for {
-		v, ok := p.take(me)
+		v, ok := p.take(w)
 		if !ok {
 			return false
 		}
-		me.running = true
+		w.running = true
 		p.expire(v)
-		me.running = false
+		w.running = false
 	}
 }
 
 // report calls OnPanic; a panic of OnPanic itself is only logged.
-func (p *workers[V]) report(what Panic) {
+func (p *workers[V]) report(recovered Panic) {
 	p.panics.Add(1)
 	defer func() {
 		if v := recover(); v != nil {
-			logPanic(what)
+			logPanic(recovered)
 			logPanic(Panic{v, debug.Stack()})
 		}
 	}()
-	p.onPanic(what)
+	p.onPanic(recovered)
 }
 
 // take returns the value of the next ready timer. The timer has then left the wheel, so the
 // worker must run it. take blocks while there is none, and returns false when the pool closes.
-func (p *workers[V]) take(me *worker) (v V, ok bool) {
-	if me.taken++; me.taken%yieldEvery == 0 {
+func (p *workers[V]) take(w *worker) (v V, ok bool) {
+	if w.taken++; w.taken%yieldEvery == 0 {
 		runtime.Gosched()
 	}
 	for {
-		if me.current.seq == 0 {
-			if me.current, ok = p.ready.front(&me.searching); !ok {
+		if w.current.seq == 0 {
+			if w.current, ok = p.ready.front(&w.searching); !ok {
 				return v, false
 			}
 		}
-		s := p.shards[me.current.shard]
+		s := p.shards[w.current.shard]
 		now := s.shared.now()
-		var gone bool
+		var freed bool
 		s.mu.Lock()
-		v, ok, gone = s.take(me.current, now)
+		v, ok, freed = s.take(w.current, now)
 		s.mu.Unlock()
-		if gone {
-			me.current = bucketRef{}
+		if freed {
+			w.current = bucketRef{}
 		}
 		if ok {
-			if me.searching {
-				p.ready.found(&me.searching)
+			if w.searching {
+				p.ready.found(&w.searching)
 			}
 			return v, true
 		}
