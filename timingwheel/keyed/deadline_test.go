@@ -36,9 +36,9 @@ func TestReset(t *testing.T) {
 				f := start(t, timingwheel.Options{})
 				f.set("k", 1, c.from)
 				require.NoError(t, f.Reset("k", c.to))
-				require.Equal(t, []expiry{{"k", 1, c.due}}, f.pass(time.Hour))
+				require.Equal(t, []expiry{{"k", 1, c.due}}, f.advance(time.Hour))
 				require.ErrorIs(t, f.Reset("k", c.to), ErrAbsent) // and arms nothing (T5)
-				require.Empty(t, f.pass(time.Hour))
+				require.Empty(t, f.advance(time.Hour))
 			})
 		})
 	}
@@ -48,9 +48,9 @@ func TestResetFromNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{})
 		f.set("k", 1, 8*milli)
-		require.Empty(t, f.pass(3*milli))
+		require.Empty(t, f.advance(3*milli))
 		require.NoError(t, f.Reset("k", 4*milli)) // ttl counts from now
-		require.Equal(t, []expiry{{"k", 1, 7 * milli}}, f.pass(time.Hour))
+		require.Equal(t, []expiry{{"k", 1, 7 * milli}}, f.advance(time.Hour))
 	})
 }
 
@@ -65,7 +65,7 @@ func TestResetThenRemoved(t *testing.T) {
 			require.True(t, ok)
 			require.Equal(t, 1, value)
 			f.lacks("k")
-			require.Empty(t, f.pass(time.Hour))
+			require.Empty(t, f.advance(time.Hour))
 		})
 	}
 }
@@ -79,17 +79,17 @@ func TestTouch(t *testing.T) {
 		for _, sooner := range []time.Duration{math.MinInt64, -1, 0, 1, 4 * milli, 8 * milli} {
 			require.NoError(t, f.Touch("k", sooner)) // never shortens a deadline
 		}
-		require.Empty(t, f.pass(7*milli))
+		require.Empty(t, f.advance(7*milli))
 		require.NoError(t, f.Touch("k", 20*milli))
-		require.Empty(t, f.pass(20*milli-1))
+		require.Empty(t, f.advance(20*milli-1))
 		f.holds("k", 1)
-		require.Equal(t, []expiry{{"k", 1, 27 * milli}}, f.pass(1))
+		require.Equal(t, []expiry{{"k", 1, 27 * milli}}, f.advance(1))
 		f.lacks("k")
-		require.Empty(t, f.pass(time.Hour))
+		require.Empty(t, f.advance(time.Hour))
 
 		f.set("k", 2, milli)
 		require.NoError(t, f.Touch("k", math.MaxInt64)) // saturates (T8)
-		require.Empty(t, f.pass(10000*time.Hour))
+		require.Empty(t, f.advance(10000*time.Hour))
 		_, ok := f.Remove("k")
 		require.True(t, ok)
 	})
@@ -100,14 +100,14 @@ func TestTouchMovesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{WheelSize: 256, Shards: 1})
 		f.set("k", 1, 100*milli)
-		f.pass(0)
+		f.advance(0)
 		before := f.Stats()
 		for range 999 {
 			time.Sleep(99 * time.Microsecond)
 			require.NoError(t, f.Touch("k", 100*milli))
 		}
 		require.Equal(t, before, f.Stats())
-		require.Equal(t, []expiry{{"k", 1, 199 * milli}}, f.pass(time.Hour)) // 98.901 ms + 100 ms, the tick after
+		require.Equal(t, []expiry{{"k", 1, 199 * milli}}, f.advance(time.Hour)) // 98.901 ms + 100 ms, the tick after
 		require.Equal(t, before.Cascaded+1, f.Stats().Cascaded)
 	})
 }
@@ -120,7 +120,7 @@ func TestDeadline(t *testing.T) {
 			t.Helper()
 			deadline, ok := f.Deadline("k")
 			require.True(t, ok)
-			require.Equal(t, d, deadline.Sub(f.born))
+			require.Equal(t, d, deadline.Sub(f.created))
 		}
 		f.set("k", 1, 5*milli/2)
 		due(3 * milli)
@@ -128,10 +128,10 @@ func TestDeadline(t *testing.T) {
 		due(10 * milli)
 		require.NoError(t, f.Reset("k", 4*milli))
 		due(4 * milli)
-		f.pass(milli)
-		require.NoError(t, f.SetAt("k", 2, f.born.Add(20*milli)))
+		f.advance(milli)
+		require.NoError(t, f.SetAt("k", 2, f.created.Add(20*milli)))
 		due(20 * milli)
-		require.Equal(t, []expiry{{"k", 2, 20 * milli}}, f.pass(time.Hour))
+		require.Equal(t, []expiry{{"k", 2, 20 * milli}}, f.advance(time.Hour))
 	})
 }
 
@@ -140,10 +140,10 @@ func TestDeadline(t *testing.T) {
 func TestTouchOfDueTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
-		goOn := make(chan struct{})
+		resume := make(chan struct{})
 		table, err := New(func(key string, _ int) {
 			if key == "busy" {
-				<-goOn
+				<-resume
 			}
 			order = append(order, key)
 		}, timingwheel.Options{Workers: 1, Tick: milli})
@@ -161,7 +161,7 @@ func TestTouchOfDueTimer(t *testing.T) {
 			require.True(t, ok)
 			require.Equal(t, before, after)
 		}
-		close(goOn)
+		close(resume)
 		_, err = table.Shutdown(t.Context(), timingwheel.Await)
 		require.NoError(t, err)
 		require.Equal(t, []string{"busy", "a", "b"}, order)

@@ -28,8 +28,8 @@ type expiry struct {
 // fixture is a table that records which keys expired and when.
 type fixture struct {
 	*Table[string, int]
-	t    testing.TB
-	born time.Time
+	t       testing.TB
+	created time.Time
 
 	mu       sync.Mutex
 	expiries []expiry
@@ -41,9 +41,9 @@ func start(t testing.TB, o timingwheel.Options, do ...func(f *fixture, key strin
 	t.Helper()
 	o.Tick = cmp.Or(o.Tick, milli)
 	o.WheelSize = cmp.Or(o.WheelSize, 4) // so that everything overflows
-	f := &fixture{t: t, born: time.Now()}
+	f := &fixture{t: t, created: time.Now()}
 	table, err := New(func(key string, value int) {
-		at := time.Since(f.born)
+		at := time.Since(f.created)
 		f.mu.Lock()
 		f.expiries = append(f.expiries, expiry{key, value, at})
 		f.mu.Unlock()
@@ -97,9 +97,9 @@ func (f *fixture) expired() []expiry {
 	return all
 }
 
-// pass lets time pass until all due keys have expired, verifies the table, and returns the
+// advance lets time pass until all due keys have expired, verifies the table, and returns the
 // expiries.
-func (f *fixture) pass(d time.Duration) []expiry {
+func (f *fixture) advance(d time.Duration) []expiry {
 	f.t.Helper()
 	time.Sleep(d)
 	synctest.Wait()
@@ -124,10 +124,10 @@ func (f *fixture) holds(key string, value int) {
 
 func (f *fixture) lacks(key string) {
 	f.t.Helper()
-	f.lacksAs(key, ErrAbsent)
+	f.lacksWithError(key, ErrAbsent)
 }
 
-func (f *fixture) lacksAs(key string, err error) {
+func (f *fixture) lacksWithError(key string, err error) {
 	f.t.Helper()
 	got, ok := f.Get(key)
 	require.False(f.t, ok, key)
@@ -175,7 +175,7 @@ func verifyPart[K comparable, V any](t testing.TB, table *Table[K, V], i int) (k
 	defer p.mu.Unlock()
 	verifyIndex(t, &p.keys)
 	timers, _ := p.keys.timers()
-	check(len(timers) == p.keys.count, "part %d: a walk gives %d of %d timers", i, len(timers), p.keys.count)
+	check(len(timers) == p.keys.count, "part %d: a walk yields %d of %d timers", i, len(timers), p.keys.count)
 	for _, timer := range timers {
 		e, ok := table.wheel.Value(timer)
 		check(ok, "part %d: a key without a pending timer", i)

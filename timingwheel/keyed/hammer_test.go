@@ -19,7 +19,7 @@ import (
 // the expiry function is never called, and returns the value to one caller.
 func TestRemoveHammer(t *testing.T) {
 	t.Parallel()
-	const keys, removers, apart = 20_000, 2, 10 * time.Microsecond
+	const keys, removers, interval = 20_000, 2, 10 * time.Microsecond
 	var ended [keys]atomic.Int32 // 1: expired, 100: removed
 	table, err := New(func(key, value int) {
 		if key != -value {
@@ -30,13 +30,13 @@ func TestRemoveHammer(t *testing.T) {
 	require.NoError(t, err)
 	start := time.Now()
 	for i := range keys {
-		require.NoError(t, table.SetAt(i, -i, start.Add(time.Duration(i)*apart)))
+		require.NoError(t, table.SetAt(i, -i, start.Add(time.Duration(i)*interval)))
 	}
 	var done sync.WaitGroup
 	for range removers {
 		done.Go(func() {
 			for i := range keys {
-				for time.Since(start) < time.Duration(i)*apart { // close to each deadline
+				for time.Since(start) < time.Duration(i)*interval { // close to each deadline
 					runtime.Gosched()
 				}
 				if value, ok := table.Remove(i); ok {
@@ -173,15 +173,15 @@ func TestHammer(t *testing.T) {
 	}
 	done.Wait()
 	// No verify here, because keys are still expiring.
-	back, err := table.Shutdown(context.Background(), timingwheel.Return)
+	returned, err := table.Shutdown(context.Background(), timingwheel.Return)
 	require.NoError(t, err)
-	for _, d := range back {
+	for _, d := range returned {
 		end(d.Value.Value, "returned")
 	}
 	st := table.Stats()
 	require.Equal(t, uint64(expired.Load()), st.Expired)
 	require.Equal(t, uint64(removed.Load()+drained.Load()), st.Stopped)
-	require.Equal(t, uint64(len(back)), st.Returned)
+	require.Equal(t, uint64(len(returned)), st.Returned)
 	require.Equal(t, st.Scheduled, st.Expired+st.Stopped+st.Returned)
 	replaced := sets.Load() - int64(st.Scheduled)
 	ended := 0
@@ -192,7 +192,7 @@ func TestHammer(t *testing.T) {
 	require.Zero(t, table.Len())
 	verify(t, table)
 	t.Logf("set %d: expired %d, removed %d, replaced %d, drained %d, returned %d",
-		sets.Load(), expired.Load(), removed.Load(), replaced, drained.Load(), len(back))
+		sets.Load(), expired.Load(), removed.Load(), replaced, drained.Load(), len(returned))
 }
 
 // When goroutines set an absent key at once, one stores its value, and all of them get it.
@@ -240,7 +240,7 @@ func TestDrainHammer(t *testing.T) {
 	for range rounds {
 		table, err := New(func(int, int) { t.Error("expired") }, timingwheel.Options{Shards: 1})
 		require.NoError(t, err)
-		var gone []int // as counted by the setter
+		var missing []int // as counted by the setter
 		drained := map[int]bool{}
 		stop := make(chan struct{})
 		var setter, drainer sync.WaitGroup
@@ -270,7 +270,7 @@ func TestDrainHammer(t *testing.T) {
 				}
 				switch got, ok := table.Get(1); {
 				case !ok:
-					gone = append(gone, value)
+					missing = append(missing, value)
 				case got != value:
 					t.Errorf("set %d, got %d", value, got)
 				}
@@ -280,7 +280,7 @@ func TestDrainHammer(t *testing.T) {
 		close(stop)
 		drainer.Wait()
 		verify(t, table)
-		for _, value := range gone {
+		for _, value := range missing {
 			require.True(t, drained[value], "%d is neither in the table nor was it drained", value)
 		}
 		_, err = table.Shutdown(context.Background(), timingwheel.Discard)
@@ -290,16 +290,16 @@ func TestDrainHammer(t *testing.T) {
 
 // Every method finds a key that stays in the table, and every walk yields it once, while others
 // are added and removed around it and its part is rebuilt.
-func TestStayHammer(t *testing.T) {
+func TestRemainingKeysHammer(t *testing.T) {
 	t.Parallel()
-	const stay = 200
+	const remaining = 200
 	rounds := 60
 	if testing.Short() {
 		rounds = 10
 	}
 	table, err := New(func(int, int) { t.Error("expired") }, timingwheel.Options{Shards: 1})
 	require.NoError(t, err)
-	for key := range stay {
+	for key := range remaining {
 		require.NoError(t, table.Set(key, key, time.Hour))
 	}
 	stop := make(chan struct{})
@@ -309,17 +309,17 @@ func TestStayHammer(t *testing.T) {
 			for {
 				seen := 0
 				for key, value := range table.All() {
-					if key < stay {
+					if key < remaining {
 						seen++
 					}
 					if key != value {
 						t.Errorf("key %d has the value %d", key, value)
 					}
 				}
-				if seen != stay {
-					t.Errorf("All showed %d of %d keys", seen, stay)
+				if seen != remaining {
+					t.Errorf("All showed %d of %d keys", seen, remaining)
 				}
-				for key := range stay {
+				for key := range remaining {
 					if value, ok := table.Get(key); !ok || value != key {
 						t.Errorf("Get(%d) = %d, %v", key, value, ok)
 					}
@@ -340,14 +340,14 @@ func TestStayHammer(t *testing.T) {
 		writers.Go(func() {
 			for range rounds {
 				for i := range 2000 {
-					key := stay + 2*i + g
+					key := remaining + 2*i + g
 					if err := table.Set(key, key, time.Hour); err != nil {
 						t.Error(err)
 					}
 				}
 				for i := range 2000 {
-					if _, ok := table.Remove(stay + 2*i + g); !ok {
-						t.Errorf("key %d is gone", stay+2*i+g)
+					if _, ok := table.Remove(remaining + 2*i + g); !ok {
+						t.Errorf("key %d is not in the table", remaining+2*i+g)
 					}
 				}
 			}

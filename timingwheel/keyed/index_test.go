@@ -111,9 +111,9 @@ func TestSegmentCollisions(t *testing.T) {
 				}
 				for n := range tags {
 					require.Equal(t, len(tags)-n, s.used)
-					gone := (first + n*3) % 7 // 7 is prime: each once
-					s.remove(s.find(gone, tag(gone)))
-					require.Equal(t, -1, s.find(gone, tag(gone)))
+					removed := (first + n*3) % 7 // 7 is prime: each once
+					s.remove(s.find(removed, tag(removed)))
+					require.Equal(t, -1, s.find(removed, tag(removed)))
 					for k := n + 1; k < len(tags); k++ {
 						key := (first + k*3) % 7
 						at := s.find(key, tag(key))

@@ -53,7 +53,7 @@ func TestAll(t *testing.T) {
 
 // The loop's body may call any method. A key that stays in the table is yielded once, with its
 // value at that time.
-func TestWithinAll(t *testing.T) {
+func TestChangesDuringAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{Shards: 4})
 		const keys = 3000
@@ -126,7 +126,7 @@ func TestDrain(t *testing.T) {
 		require.Equal(t, want, got)
 		require.Zero(t, f.Len())
 		require.Empty(t, f.contents())
-		require.Empty(t, f.pass(time.Hour), "a drained key expired")
+		require.Empty(t, f.advance(time.Hour), "a drained key expired")
 
 		// Timers 8: a key that is drained and then set expires.
 		f.set("1", 1, 5*milli)
@@ -134,7 +134,7 @@ func TestDrain(t *testing.T) {
 		require.Equal(t, 2, f.Drain(func(string, int) {}))
 		f.set("1", 11, 5*milli)
 		f.holds("1", 11)
-		require.Equal(t, []expiry{{"1", 11, time.Hour + 5*milli}}, f.pass(time.Second))
+		require.Equal(t, []expiry{{"1", 11, time.Hour + 5*milli}}, f.advance(time.Second))
 	})
 }
 
@@ -165,7 +165,7 @@ func TestDrainPanics(t *testing.T) {
 }
 
 // Set from inside Drain does not deadlock (timers 8), and the keys that it sets stay.
-func TestWithinDrain(t *testing.T) {
+func TestChangesDuringDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{Shards: 4})
 		for i := range 100 {
@@ -182,8 +182,8 @@ func TestWithinDrain(t *testing.T) {
 			f.holds(fmt.Sprint(i), i+100)
 			f.holds("new"+fmt.Sprint(i), i+200)
 		}
-		require.Len(t, f.pass(time.Hour), 100) // the new ones
-		require.Len(t, f.pass(time.Hour), 100) // those set again
+		require.Len(t, f.advance(time.Hour), 100) // the new ones
+		require.Len(t, f.advance(time.Hour), 100) // those set again
 
 		// A key that f sets before its own turn is removed with its new value; a key that f
 		// removes is not drained.
@@ -241,7 +241,7 @@ func TestWithinDrain(t *testing.T) {
 
 // A key that expires during Drain is not passed to f; if it is then set again, it is a new key
 // and stays.
-func TestExpiresWithinDrain(t *testing.T) {
+func TestExpiryDuringDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{Shards: 1}, func(f *fixture, key string, value int) {
 			if key == "again" {
@@ -272,7 +272,7 @@ func TestExpiresWithinDrain(t *testing.T) {
 }
 
 // A key that is removed and set again before its turn counts as new, and stays.
-func TestDrainSetAgain(t *testing.T) {
+func TestKeySetAgainDuringDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{})
 		f.set("a", 1, time.Hour)

@@ -37,8 +37,8 @@ func (o *oracle) deadline(now, ttl time.Duration) time.Duration {
 	return (now + ttl + o.tick - 1) / o.tick * o.tick
 }
 
-// refuses returns the error for a key that is to be set.
-func (o *oracle) refuses(key uint16) error {
+// setError returns the error for a key that is to be set.
+func (o *oracle) setError(key uint16) error {
 	_, held := o.keys[key]
 	switch {
 	case held:
@@ -51,8 +51,8 @@ func (o *oracle) refuses(key uint16) error {
 	return nil
 }
 
-// absent returns the error for a key that is to be reset or touched.
-func (o *oracle) absent(key uint16) error {
+// touchError returns the error for a key that is to be reset or touched.
+func (o *oracle) touchError(key uint16) error {
 	_, held := o.keys[key]
 	switch {
 	case held:
@@ -73,9 +73,9 @@ func (o *oracle) next(now time.Duration) (key uint16, e oracleEntry, ok bool) {
 	return key, e, ok
 }
 
-// again is the expiry function's effect on its key: some values are set once more, as another
+// setAgain is the expiry function's effect on its key: some values are set once more, as another
 // value, with this ttl.
-func (o *oracle) again(value int) (next int, ttl time.Duration, ok bool) {
+func (o *oracle) setAgain(value int) (next int, ttl time.Duration, ok bool) {
 	return value + 1<<20, o.tick * time.Duration(value%7) / 2, value%5 == 0 && value < 1<<20
 }
 
@@ -104,15 +104,15 @@ func model(t *testing.T, ops []byte) {
 	}
 	ops = ops[4:]
 
-	born := time.Now()
+	created := time.Now()
 	var mu sync.Mutex
 	var ended []modelExpiry
 	var table *Table[uint16, int]
 	table, err := New(func(key uint16, value int) {
 		mu.Lock()
-		ended = append(ended, modelExpiry{key, value, time.Since(born)})
+		ended = append(ended, modelExpiry{key, value, time.Since(created)})
 		mu.Unlock()
-		if v, ttl, ok := o.again(value); ok {
+		if v, ttl, ok := o.setAgain(value); ok {
 			_ = table.Set(key, v, ttl) // there is capacity: its own
 		}
 	}, options)
@@ -122,7 +122,7 @@ func model(t *testing.T, ops []byte) {
 	compare := func() {
 		t.Helper()
 		synctest.Wait()
-		now := time.Since(born)
+		now := time.Since(created)
 		var want []modelExpiry
 		for {
 			key, e, ok := o.next(now)
@@ -131,7 +131,7 @@ func model(t *testing.T, ops []byte) {
 			}
 			want = append(want, modelExpiry{key, e.value, e.due})
 			delete(o.keys, key)
-			if v, ttl, ok := o.again(e.value); ok && !o.closed {
+			if v, ttl, ok := o.setAgain(e.value); ok && !o.closed {
 				o.keys[key] = oracleEntry{v, o.deadline(e.due, ttl)}
 			}
 		}
@@ -152,24 +152,24 @@ func model(t *testing.T, ops []byte) {
 	for n := 0; len(ops) >= 3; n++ {
 		op, key, arg := ops[0], uint16(ops[1]%8), ops[2]
 		ops = ops[3:]
-		now := time.Since(born)
+		now := time.Since(created)
 		ttl := time.Duration(int(arg)-16) * o.tick / 4 * time.Duration(1+int(op/16)) // -4 ticks to 60, or to 960
 		e, held := o.keys[key]
 		switch op % 16 {
 		case 0, 1:
-			err := o.refuses(key)
+			err := o.setError(key)
 			require.ErrorIs(t, table.Set(key, n, ttl), err)
 			if err == nil {
 				o.keys[key] = oracleEntry{n, o.deadline(now, ttl)}
 			}
 		case 2:
-			err := o.refuses(key)
+			err := o.setError(key)
 			require.ErrorIs(t, table.SetAt(key, n, time.Now().Add(ttl)), err)
 			if err == nil {
 				o.keys[key] = oracleEntry{n, o.deadline(now, ttl)}
 			}
 		case 3:
-			want := o.refuses(key)
+			want := o.setError(key)
 			actual, stored, err := table.SetIfAbsent(key, n, ttl)
 			require.ErrorIs(t, err, want)
 			require.Equal(t, want == nil && !held, stored)
@@ -179,12 +179,12 @@ func model(t *testing.T, ops []byte) {
 			}
 			require.Equal(t, e.value, actual)
 		case 4, 5:
-			require.ErrorIs(t, table.Reset(key, ttl), o.absent(key))
+			require.ErrorIs(t, table.Reset(key, ttl), o.touchError(key))
 			if held {
 				o.keys[key] = oracleEntry{e.value, o.deadline(now, ttl)}
 			}
 		case 6, 7:
-			require.ErrorIs(t, table.Touch(key, ttl), o.absent(key))
+			require.ErrorIs(t, table.Touch(key, ttl), o.touchError(key))
 			if held {
 				o.keys[key] = oracleEntry{e.value, max(e.due, o.deadline(now, ttl))}
 			}
@@ -200,7 +200,7 @@ func model(t *testing.T, ops []byte) {
 			deadline, ok := table.Deadline(key)
 			require.Equal(t, held, ok)
 			if held {
-				require.Equal(t, e.due, deadline.Sub(born))
+				require.Equal(t, e.due, deadline.Sub(created))
 			}
 		case 10:
 			left := map[uint16]int{}
@@ -233,7 +233,7 @@ func model(t *testing.T, ops []byte) {
 				require.Equal(t, before[k].value, value)
 				delete(before, k)
 				err := table.Set(k, n, time.Hour)
-				require.ErrorIs(t, err, o.refuses(k))
+				require.ErrorIs(t, err, o.setError(k))
 				if k%2 == 0 && err == nil {
 					o.keys[k] = oracleEntry{n, o.deadline(now, time.Hour)}
 				} else if err == nil {
@@ -244,7 +244,7 @@ func model(t *testing.T, ops []byte) {
 			require.Equal(t, all, drained)
 		case 12: // many keys, so that the parts grow
 			for k := uint16(100); k < 100+4*uint16(arg); k++ {
-				err := o.refuses(k)
+				err := o.setError(k)
 				require.ErrorIs(t, table.Set(k, n, ttl), err)
 				if err != nil {
 					break
@@ -281,20 +281,20 @@ func model(t *testing.T, ops []byte) {
 	}
 	if len(dues) > 0 {
 		slices.Sort(dues)
-		time.Sleep(dues[len(dues)/2] - time.Since(born))
+		time.Sleep(dues[len(dues)/2] - time.Since(created))
 		compare()
 	}
-	back, err := table.Shutdown(t.Context(), timingwheel.Return)
+	returned, err := table.Shutdown(t.Context(), timingwheel.Return)
 	require.NoError(t, err)
-	require.True(t, slices.IsSortedFunc(back, func(a, b timingwheel.Due[Entry[uint16, int]]) int {
+	require.True(t, slices.IsSortedFunc(returned, func(a, b timingwheel.Due[Entry[uint16, int]]) int {
 		return a.Deadline.Compare(b.Deadline)
 	}))
 	got := map[uint16]oracleEntry{}
-	for _, d := range back {
-		got[d.Value.Key] = oracleEntry{d.Value.Value, d.Deadline.Sub(born)}
+	for _, d := range returned {
+		got[d.Value.Key] = oracleEntry{d.Value.Value, d.Deadline.Sub(created)}
 	}
 	require.Equal(t, o.keys, got)
-	require.Len(t, back, len(got))
+	require.Len(t, returned, len(got))
 	verify(t, table)
 }
 

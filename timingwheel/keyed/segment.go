@@ -7,8 +7,8 @@ import "github.com/seed-782fa212/limbo/timingwheel"
 // A slot's tag is 16 bits of its key's hash; 0 is a free slot. Tags are contiguous, apart from
 // the keys, so that probing reads one cache line and rarely a key other than the one wanted.
 //
-// Invariant: between a key's slot and its home, which its tag names, no slot is free. At least
-// one of eight slots is free, so a search ends.
+// Invariant: between a key's slot and its home slot, which its tag names, no slot is free. At
+// least one of eight slots is free, so a search ends.
 type segment[K comparable] struct {
 	tags  []uint16
 	slots []slot[K]
@@ -71,9 +71,9 @@ func (s *segment[K]) put(tag uint16, v slot[K]) {
 
 // remove empties slot i. It moves up later keys whose search would otherwise end here.
 func (s *segment[K]) remove(i int) {
-	last := len(s.tags) - 1
+	mask := len(s.tags) - 1
 	for j := s.next(i); s.tags[j] != 0; j = s.next(j) {
-		fromHome, fromGap := (j-s.home(s.tags[j]))&last, (j-i)&last
+		fromHome, fromGap := (j-s.home(s.tags[j]))&mask, (j-i)&mask
 		if fromHome >= fromGap {
 			s.tags[i], s.slots[i] = s.tags[j], s.slots[j]
 			i = j

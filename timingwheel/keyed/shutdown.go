@@ -24,7 +24,7 @@ func (t *Table[K, V]) Close(policy timingwheel.Policy) ([]timingwheel.Due[Entry[
 	}
 	t.mustBeMade()
 	t.closed.Store(true) // before any key is ended: see absent
-	back, err := t.wheel.Close(policy)
+	returned, err := t.wheel.Close(policy)
 	if policy == timingwheel.Discard || policy == timingwheel.Return {
 		// All keys have ended now, and none can be added. (After RunNow and Await, expired
 		// removes them.)
@@ -35,7 +35,7 @@ func (t *Table[K, V]) Close(policy timingwheel.Policy) ([]timingwheel.Due[Entry[
 			p.mu.Unlock()
 		}
 	}
-	return back, err
+	return returned, err
 }
 
 // Shutdown is [Table.Close] that waits until no key is left, the running expiry functions have
@@ -50,10 +50,10 @@ func (t *Table[K, V]) Shutdown(ctx context.Context, policy timingwheel.Policy) (
 	if ctx == nil {
 		panic("keyed: the context is nil")
 	}
-	back, err := t.Close(policy)
+	returned, err := t.Close(policy)
 	if err != nil {
 		return nil, err
 	}
 	_, err = t.wheel.Shutdown(ctx, timingwheel.Await) // waits, whatever the policy
-	return back, err
+	return returned, err
 }

@@ -16,17 +16,17 @@ import (
 
 type due = timingwheel.Due[Entry[string, int]]
 
-// back returns the entry that Return returns for a key with that deadline after New.
-func (f *fixture) back(key string, value int, deadline time.Duration) due {
-	return due{Value: Entry[string, int]{key, value}, Deadline: f.born.Add(deadline)}
+// returnedEntry returns the entry that Return returns for a key with that deadline after New.
+func (f *fixture) returnedEntry(key string, value int, deadline time.Duration) due {
+	return due{Value: Entry[string, int]{key, value}, Deadline: f.created.Add(deadline)}
 }
 
 // T13.
 func TestShutdown(t *testing.T) {
 	for _, c := range []struct {
-		policy timingwheel.Policy
-		back   bool
-		ends   []expiry
+		policy   timingwheel.Policy
+		returned bool
+		ends     []expiry
 	}{
 		{timingwheel.Discard, false, nil},
 		{timingwheel.Return, true, nil},
@@ -41,20 +41,20 @@ func TestShutdown(t *testing.T) {
 					f.set("a", 1, time.Hour)
 					f.set("c", 3, 10*milli)
 					f.set("a", 11, 20*milli)
-					f.pass(milli)
-					var back []due
+					f.advance(milli)
+					var returned []due
 					var err error
 					if wait {
-						back, err = f.Shutdown(t.Context(), c.policy)
+						returned, err = f.Shutdown(t.Context(), c.policy)
 					} else {
-						back, err = f.Close(c.policy)
+						returned, err = f.Close(c.policy)
 						time.Sleep(100 * milli)
 					}
 					require.NoError(t, err)
-					if c.back {
-						require.Equal(t, []due{f.back("c", 3, 10*milli), f.back("a", 11, 20*milli), f.back("b", 2, 30*milli)}, back)
+					if c.returned {
+						require.Equal(t, []due{f.returnedEntry("c", 3, 10*milli), f.returnedEntry("a", 11, 20*milli), f.returnedEntry("b", 2, 30*milli)}, returned)
 					} else {
-						require.Nil(t, back)
+						require.Nil(t, returned)
 					}
 					require.Equal(t, c.ends, f.expired())
 
@@ -67,13 +67,13 @@ func TestShutdown(t *testing.T) {
 						_, stored, err := f.SetIfAbsent(key, 1, milli)
 						require.ErrorIs(t, err, timingwheel.ErrClosed)
 						require.False(t, stored)
-						f.lacksAs(key, timingwheel.ErrClosed)
+						f.lacksWithError(key, timingwheel.ErrClosed)
 					}
 					require.Equal(t, uint64(6), f.Stats().RefusedClosed) // T17
 					for i := range f.parts {
 						require.Zero(t, f.parts[i].keys.count)
 					}
-					require.Empty(t, f.pass(time.Hour))
+					require.Empty(t, f.advance(time.Hour))
 				})
 			})
 		}
@@ -106,7 +106,7 @@ func TestShutdownBadArguments(t *testing.T) {
 		f.holds("a", 1)
 		f.set("b", 2, 20*milli)
 		f.lacks("c") // ErrAbsent, not ErrClosed
-		require.Len(t, f.pass(time.Hour), 2)
+		require.Len(t, f.advance(time.Hour), 2)
 	})
 }
 
@@ -123,22 +123,22 @@ func TestShutdownAwait(t *testing.T) {
 		_, err := f.Shutdown(ctx, timingwheel.Await)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, f.Set("new", 6, milli), timingwheel.ErrClosed)
-		f.lacksAs("new", timingwheel.ErrClosed)
+		f.lacksWithError("new", timingwheel.ErrClosed)
 		require.Equal(t, map[string]int{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}, f.contents())
 		require.NoError(t, f.Touch("a", 20*milli))
 		require.NoError(t, f.Reset("b", 10*milli))
 		require.NoError(t, f.Set("c", 33, 30*milli))
-		require.NoError(t, f.SetAt("d", 44, f.born.Add(40*milli)))
+		require.NoError(t, f.SetAt("d", 44, f.created.Add(40*milli)))
 		f.holds("c", 33) // Get, Deadline, Touch and SetIfAbsent
 		value, ok := f.Remove("e")
 		require.True(t, ok)
 		require.Equal(t, 5, value)
-		f.lacksAs("e", timingwheel.ErrClosed) // not ErrAbsent: it cannot be set again
+		f.lacksWithError("e", timingwheel.ErrClosed) // not ErrAbsent: it cannot be set again
 		require.ErrorIs(t, f.Set("e", 5, milli), timingwheel.ErrClosed)
 		_, err = f.Shutdown(t.Context(), timingwheel.Await)
 		require.NoError(t, err)
 		require.Equal(t, []expiry{{"b", 2, 15 * milli}, {"a", 1, 25 * milli}, {"c", 33, 35 * milli}, {"d", 44, 40 * milli}}, f.expired())
-		f.lacksAs("a", timingwheel.ErrClosed)
+		f.lacksWithError("a", timingwheel.ErrClosed)
 	})
 }
 
@@ -150,13 +150,13 @@ func TestShutdownStricter(t *testing.T) {
 		f.set("b", 2, time.Minute)
 		_, err := f.Close(timingwheel.Await)
 		require.NoError(t, err)
-		require.Equal(t, []expiry{{"b", 2, time.Minute}}, f.pass(time.Minute))
-		back, err := f.Shutdown(t.Context(), timingwheel.Return)
+		require.Equal(t, []expiry{{"b", 2, time.Minute}}, f.advance(time.Minute))
+		returned, err := f.Shutdown(t.Context(), timingwheel.Return)
 		require.NoError(t, err)
-		require.Equal(t, []due{f.back("a", 1, time.Hour)}, back)
-		back, err = f.Shutdown(t.Context(), timingwheel.Return)
+		require.Equal(t, []due{f.returnedEntry("a", 1, time.Hour)}, returned)
+		returned, err = f.Shutdown(t.Context(), timingwheel.Return)
 		require.NoError(t, err)
-		require.Empty(t, back)
+		require.Empty(t, returned)
 	})
 }
 
@@ -171,13 +171,13 @@ func TestShutdownReturnsTimersWithAnError(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		back, err := f.Shutdown(ctx, timingwheel.Return)
+		returned, err := f.Shutdown(ctx, timingwheel.Return)
 		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, []due{f.back("a", 2, time.Hour)}, back)
+		require.Equal(t, []due{f.returnedEntry("a", 2, time.Hour)}, returned)
 		close(hold)
-		back, err = f.Shutdown(t.Context(), timingwheel.Return)
+		returned, err = f.Shutdown(t.Context(), timingwheel.Return)
 		require.NoError(t, err)
-		require.Empty(t, back)
+		require.Empty(t, returned)
 	})
 }
 
@@ -186,9 +186,9 @@ func TestCloseFromExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := make(chan due, 20)
 		f := start(t, timingwheel.Options{Workers: 2}, func(f *fixture, _ string, _ int) {
-			back, err := f.Close(timingwheel.Return)
+			returned, err := f.Close(timingwheel.Return)
 			require.NoError(f.t, err)
-			for _, d := range back {
+			for _, d := range returned {
 				got <- d
 			}
 		})
@@ -196,7 +196,7 @@ func TestCloseFromExpiry(t *testing.T) {
 			f.set(fmt.Sprint(i), i, milli+time.Duration(i)*time.Minute)
 		}
 		f.set("also", 10, milli)
-		ran := f.pass(time.Hour)
+		ran := f.advance(time.Hour)
 		require.Len(t, got, 11-len(ran))
 		require.LessOrEqual(t, len(ran), 2)
 		_, err := f.Shutdown(t.Context(), timingwheel.Await)
@@ -243,9 +243,9 @@ func TestCloseHammer(t *testing.T) {
 			ended <- accepted
 		}()
 		<-begun
-		back, err := table.Close(timingwheel.Return)
+		returned, err := table.Close(timingwheel.Return)
 		require.NoError(t, err)
-		require.Len(t, back, <-ended+1)
+		require.Len(t, returned, <-ended+1)
 		_, err = table.Shutdown(context.Background(), timingwheel.Await)
 		require.NoError(t, err)
 		verify(t, table)

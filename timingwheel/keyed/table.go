@@ -100,7 +100,7 @@ func (t *Table[K, V]) Set(key K, value V, ttl time.Duration) error {
 	if s.timer != nil && t.wheel.Replace(*s.timer, e, ttl) {
 		return nil
 	}
-	return s.keep(t.wheel.Schedule(e, ttl))
+	return s.store(t.wheel.Schedule(e, ttl))
 }
 
 // SetAt is Set for a point in time. A deadline with a monotonic reading, such as time.Now().Add
@@ -116,7 +116,7 @@ func (t *Table[K, V]) SetAt(key K, value V, deadline time.Time) error {
 	if s.timer != nil && t.wheel.ReplaceAt(*s.timer, e, deadline) {
 		return nil
 	}
-	return s.keep(t.wheel.ScheduleAt(e, deadline))
+	return s.store(t.wheel.ScheduleAt(e, deadline))
 }
 
 // SetIfAbsent is Set for a key that is not in the table. For a key in the table, it changes
@@ -134,7 +134,7 @@ func (t *Table[K, V]) SetIfAbsent(key K, value V, ttl time.Duration) (actual V, 
 			return e.Value, false, nil
 		}
 	}
-	if err := s.keep(t.wheel.Schedule(Entry[K, V]{key, value}, ttl)); err != nil {
+	if err := s.store(t.wheel.Schedule(Entry[K, V]{key, value}, ttl)); err != nil {
 		return actual, false, err
 	}
 	return value, true, nil
@@ -254,8 +254,8 @@ func partsFor(shards, procs int) int {
 	if shards == 0 {
 		shards = 2 * procs
 	}
-	const most = 1 << 10 // an empty part takes some 120 bytes
-	return min(1<<bits.Len(uint(4*shards-1)), most)
+	const maxParts = 1 << 10 // an empty part takes some 120 bytes
+	return min(1<<bits.Len(uint(4*shards-1)), maxParts)
 }
 
 func (t *Table[K, V]) hash(key K) uint64 {
@@ -313,8 +313,8 @@ func (t *Table[K, V]) lock(key K) (lockedKey[K], error) {
 	return lockedKey[K]{p, key, hash, p.keys.find(key, hash)}, nil
 }
 
-// keep stores the handle of the key's new timer, if there is one.
-func (s *lockedKey[K]) keep(timer timingwheel.Timer, err error) error {
+// store stores the handle of the key's new timer, if there is one.
+func (s *lockedKey[K]) store(timer timingwheel.Timer, err error) error {
 	switch {
 	case err != nil:
 		return err

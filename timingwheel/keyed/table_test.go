@@ -40,13 +40,13 @@ func TestExpires(t *testing.T) {
 		f.set("between ticks", 3, 2500*time.Microsecond)
 		f.set("for ever", 4, math.MaxInt64)
 		require.Equal(t, 4, f.Len())
-		require.Empty(t, f.pass(3*milli-1))
-		require.Equal(t, []expiry{{"between ticks", 3, 3 * milli}}, f.pass(1))
-		require.Empty(t, f.pass(2*milli-1))
+		require.Empty(t, f.advance(3*milli-1))
+		require.Equal(t, []expiry{{"between ticks", 3, 3 * milli}}, f.advance(1))
+		require.Empty(t, f.advance(2*milli-1))
 		f.holds("a", 1)
-		require.Equal(t, []expiry{{"a", 1, 5 * milli}}, f.pass(1))
+		require.Equal(t, []expiry{{"a", 1, 5 * milli}}, f.advance(1))
 		f.lacks("a")
-		require.Equal(t, []expiry{{"b", 2, 7 * milli}}, f.pass(24*time.Hour))
+		require.Equal(t, []expiry{{"b", 2, 7 * milli}}, f.advance(24*time.Hour))
 		require.Equal(t, map[string]int{"for ever": 4}, f.contents())
 	})
 }
@@ -112,7 +112,7 @@ func TestSetAgain(t *testing.T) {
 						f.holds("k", 2)
 					}
 					due := max(ttl+milli-1, 0) / milli * milli
-					require.ElementsMatch(t, []expiry{{"k", 2, due}, {"other", 9, 8 * milli}}, f.pass(time.Minute))
+					require.ElementsMatch(t, []expiry{{"k", 2, due}, {"other", 9, 8 * milli}}, f.advance(time.Minute))
 				})
 			})
 		}
@@ -130,16 +130,16 @@ func TestSetIfAbsent(t *testing.T) {
 			require.Equal(t, stored, s)
 		}
 		setIfAbsent(1, 1, true)
-		f.pass(5 * milli)
+		f.advance(5 * milli)
 		setIfAbsent(2, 1, false) // neither the value nor the deadline is new
 		_, stored, err := f.SetIfAbsent("other", 3, 10*milli)
 		require.ErrorIs(t, err, timingwheel.ErrFull)
 		require.False(t, stored)
-		require.Equal(t, []expiry{{"k", 1, 10 * milli}}, f.pass(5*milli))
+		require.Equal(t, []expiry{{"k", 1, 10 * milli}}, f.advance(5*milli))
 		setIfAbsent(4, 4, true)
 		f.Remove("k")
 		setIfAbsent(5, 5, true)
-		require.Equal(t, []expiry{{"k", 5, 20 * milli}}, f.pass(time.Hour))
+		require.Equal(t, []expiry{{"k", 5, 20 * milli}}, f.advance(time.Hour))
 	})
 }
 
@@ -169,7 +169,7 @@ func TestDueButWaiting(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, 4, value)
 		close(hold)
-		require.Equal(t, []expiry{{"expire", 5, 5 * milli}, {"touch", 1, 15 * milli}, {"reset", 2, 25 * milli}, {"set", 33, 35 * milli}}, f.pass(time.Hour))
+		require.Equal(t, []expiry{{"expire", 5, 5 * milli}, {"touch", 1, 15 * milli}, {"reset", 2, 25 * milli}, {"set", 33, 35 * milli}}, f.advance(time.Hour))
 	})
 }
 
@@ -184,14 +184,14 @@ func TestRemove(t *testing.T) {
 		require.Equal(t, 2, value, "the value that was set last is returned")
 		f.lacks("k")
 		f.set("k", 3, 7*milli) // and the key is valid again
-		require.Equal(t, []expiry{{"k", 3, 7 * milli}}, f.pass(time.Hour))
+		require.Equal(t, []expiry{{"k", 3, 7 * milli}}, f.advance(time.Hour))
 		f.lacks("k")
 	})
 }
 
 // White box: a worker has taken the timer, and has not yet updated the table. No method then
 // finds the key; and if it is set again, the late expiry leaves the new one alone (timers 9).
-func TestBetweenTakenAndExpired(t *testing.T) {
+func TestTakenButNotYetRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{MaxPending: 1})
 		taken := func() {
@@ -220,13 +220,13 @@ func TestBetweenTakenAndExpired(t *testing.T) {
 			},
 		} {
 			taken()
-			now := time.Since(f.born)
+			now := time.Since(f.created)
 			require.NoError(t, again())
 			f.Table.expired(Entry[string, int]{"k", 1})
 			require.Equal(t, []expiry{{"k", 1, now}}, f.expired())
 			f.holds("k", 2)
 			require.NoError(t, f.Touch("k", 20*milli))
-			require.Equal(t, []expiry{{"k", 2, now + 20*milli}}, f.pass(time.Hour))
+			require.Equal(t, []expiry{{"k", 2, now + 20*milli}}, f.advance(time.Hour))
 		}
 
 		// Both timers of a key are taken, and the second worker is faster.
@@ -241,7 +241,7 @@ func TestBetweenTakenAndExpired(t *testing.T) {
 
 // The expiry function finds its key removed, and its own changes to that key stay (timers 9: a
 // job that sets its own key again loses it).
-func TestWithinExpiry(t *testing.T) {
+func TestChangesDuringExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{MaxPending: 1}, func(f *fixture, key string, value int) {
 			f.lacks(key)
@@ -253,10 +253,10 @@ func TestWithinExpiry(t *testing.T) {
 			}
 		})
 		f.set("k", 1, 10*milli)
-		require.Equal(t, []expiry{{"k", 1, 10 * milli}, {"k", 2, 20 * milli}}, f.pass(25*milli))
+		require.Equal(t, []expiry{{"k", 1, 10 * milli}, {"k", 2, 20 * milli}}, f.advance(25*milli))
 		f.holds("k", 3)
 		require.NoError(t, f.Touch("k", 10*milli)) // to 35
-		require.Equal(t, []expiry{{"k", 3, 35 * milli}, {"k", 4, 45 * milli}, {"k", 5, 55 * milli}}, f.pass(time.Hour))
+		require.Equal(t, []expiry{{"k", 3, 35 * milli}, {"k", 4, 45 * milli}, {"k", 5, 55 * milli}}, f.advance(time.Hour))
 		require.Zero(t, f.Len())
 	})
 }
@@ -277,7 +277,7 @@ func TestExpiryPanics(t *testing.T) {
 		f.set("panic", 1, milli)
 		f.set("exit", 2, 2*milli)
 		f.set("fine", 3, 3*milli)
-		require.Len(t, f.pass(time.Second), 3)
+		require.Len(t, f.advance(time.Second), 3)
 		require.Equal(t, []any{"boo"}, panics)
 		f.set("panic", 4, milli)
 		f.holds("panic", 4)
@@ -285,7 +285,7 @@ func TestExpiryPanics(t *testing.T) {
 }
 
 // A key that no table could find again is refused, before any lock.
-func TestStrangeKeys(t *testing.T) {
+func TestUnusualKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type pair struct {
 			name string
@@ -344,7 +344,7 @@ func TestFull(t *testing.T) {
 		require.Equal(t, map[string]int{"a": 1, "b": 2}, f.contents())
 		f.set("a", 11, 15*milli) // no new key
 		require.NoError(t, f.Reset("b", 25*milli))
-		require.Equal(t, []expiry{{"a", 11, 15 * milli}}, f.pass(15*milli))
+		require.Equal(t, []expiry{{"a", 11, 15 * milli}}, f.advance(15*milli))
 		f.set("c", 3, 20*milli)
 		require.ErrorIs(t, f.Set("a", 1, milli), timingwheel.ErrFull)
 		_, ok := f.Remove("c")
@@ -353,7 +353,7 @@ func TestFull(t *testing.T) {
 		require.Equal(t, 2, f.Drain(func(string, int) {}))
 		f.set("a", 13, milli)
 		f.set("b", 13, milli)
-		require.Len(t, f.pass(time.Hour), 2)
+		require.Len(t, f.advance(time.Hour), 2)
 	})
 }
 
@@ -369,7 +369,7 @@ func TestStats(t *testing.T) {
 		f.Remove("1")
 		f.Remove("1")
 		f.set("2", 2, 0)
-		f.pass(0)
+		f.advance(0)
 		st := f.Stats()
 		require.Equal(t, []int{8, 10, 1, 1}, []int{st.Pending, int(st.Scheduled), int(st.Stopped), int(st.Expired)})
 		index := 0
