@@ -145,7 +145,7 @@ func BenchmarkEachSecond(b *testing.B) {
 				b.Run("lists", func(b *testing.B) {
 					b.ReportAllocs()
 					for b.Loop() {
-						e.listing.again = time.Time{}
+						e.listCache.expires = time.Time{}
 						require.Len(b, e.lists().Oldest, listed)
 					}
 				})

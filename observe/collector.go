@@ -19,16 +19,16 @@ func (r *Registry) Describe(chan<- *prometheus.Desc) {}
 // source that contradicts another; see [Custom].
 func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 	all := r.all()
-	calls := begin(all)
-	var s sheet
-	p := pass{}
+	calls := startCalls(all)
+	var s metricList
+	p := statsCache{}
 	for _, e := range all {
 		if e.source.custom != nil {
 			continue
 		}
 		s, _ = e.read(s[:0], p)
-		for _, f := range s {
-			ch <- e.metric(f)
+		for _, m := range s {
+			ch <- e.metric(m)
 		}
 	}
 	customs := families{}
@@ -38,20 +38,20 @@ func (r *Registry) Collect(ch chan<- prometheus.Metric) {
 		}
 		<-x.done
 		s = append(s[:0], x.s...)
-		for _, f := range all[i].withoutContradictions(s, customs) {
-			ch <- all[i].metric(f)
+		for _, m := range all[i].withoutContradictions(s, customs) {
+			ch <- all[i].metric(m)
 		}
 	}
 }
 
 // withoutContradictions returns the metrics of s that do not contradict those of other custom
 // sources. The last of them counts the omitted ones.
-func (e *entry) withoutContradictions(s sheet, customs families) sheet {
+func (e *entry) withoutContradictions(s metricList, customs families) metricList {
 	last := s[len(s)-1]
 	kept := s[:0]
-	for _, f := range s[:len(s)-1] {
-		if customs.admit(e.fullName(f.Name), e.name, f) {
-			kept = append(kept, f)
+	for _, m := range s[:len(s)-1] {
+		if customs.admit(e.fullName(m.Name), e.name, m) {
+			kept = append(kept, m)
 		} else {
 			last.Value++
 		}
@@ -64,32 +64,32 @@ func (e *entry) withoutContradictions(s sheet, customs families) sheet {
 
 func (e *entry) fullName(metric string) string { return "limbo_" + e.kind + "_" + metric }
 
-func (e *entry) metric(f Metric) prometheus.Metric {
-	desc := e.desc(f)
-	values := []string{e.name, f.LabelValue}
-	if f.Label == "" {
+func (e *entry) metric(m Metric) prometheus.Metric {
+	desc := e.desc(m)
+	values := []string{e.name, m.LabelValue}
+	if m.Label == "" {
 		values = values[:1]
 	}
-	switch f.Type {
+	switch m.Type {
 	case Counter:
-		return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, f.Value, values...)
+		return prometheus.MustNewConstMetric(desc, prometheus.CounterValue, m.Value, values...)
 	case Histogram:
-		return histogramMetric{desc, prometheus.MakeLabelPairs(desc, values), f.Durations}
+		return histogramMetric{desc, prometheus.MakeLabelPairs(desc, values), m.Durations}
 	default:
-		return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, f.Value, values...)
+		return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, m.Value, values...)
 	}
 }
 
-func (e *entry) desc(f Metric) *prometheus.Desc {
-	help := f.Help
+func (e *entry) desc(m Metric) *prometheus.Desc {
+	help := m.Help
 	if help != "" {
 		help += "."
 	}
-	labels := []string{"name", f.Label}
-	if f.Label == "" {
+	labels := []string{"name", m.Label}
+	if m.Label == "" {
 		labels = labels[:1]
 	}
-	return prometheus.NewDesc(e.fullName(f.Name), help, labels, nil)
+	return prometheus.NewDesc(e.fullName(m.Name), help, labels, nil)
 }
 
 // histogramMetric publishes a histogram as a classic and as a native one. A server that does not

@@ -147,9 +147,9 @@ func TestInvalidMetrics(t *testing.T) {
 			require.Contains(t, text, "\nlimbo_disk_took_seconds_count{name=\"x\"} 1\n")
 			require.Contains(t, text, "\nlimbo_disk_invalid_metrics{name=\"x\"} 1\n")
 			require.Equal(t, 4, strings.Count(text, "# TYPE"))
-			var s sheet // as on the page
+			var s metricList // as on the page
 			r.all()[0].source.read(&s, nil)
-			require.Equal(t, sheet{good, labelled, durations}, s[:len(s)-1])
+			require.Equal(t, metricList{good, labelled, durations}, s[:len(s)-1])
 		})
 	}
 	r := New()

@@ -43,61 +43,61 @@ func Custom(kind string, read func() []Metric) Source {
 	return Source{
 		kind:   kind,
 		custom: new(custom),
-		read:   func(s *sheet, _ pass) { s.custom(read) },
+		read:   func(s *metricList, _ statsCache) { s.custom(read) },
 	}
 }
 
 // custom runs a custom source's function, which may block. Each call has its own goroutine,
 // calls do not overlap, and all readers that arrive during a call share its result.
 type custom struct {
-	mu   sync.Mutex
-	runs *call // guarded by mu; the running call, or nil
-	last sheet // guarded by mu; immutable result of the last completed call, or nil
+	mu      sync.Mutex
+	running *call      // guarded by mu; the running call, or nil
+	last    metricList // guarded by mu; immutable result of the last completed call, or nil
 }
 
 type call struct {
 	begun time.Time
 	done  chan struct{}
-	s     sheet // set when done is closed, then immutable
+	s     metricList // set when done is closed, then immutable
 }
 
-// begin returns the running call, or starts one.
-func (c *custom) begin(read func(*sheet, pass)) *call {
+// start returns the running call, or starts one.
+func (c *custom) start(read func(*metricList, statsCache)) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.runs == nil {
-		c.runs = &call{begun: time.Now(), done: make(chan struct{})}
-		go c.run(c.runs, read)
+	if c.running == nil {
+		c.running = &call{begun: time.Now(), done: make(chan struct{})}
+		go c.run(c.running, read)
 	}
-	return c.runs
+	return c.running
 }
 
-func (c *custom) run(x *call, read func(*sheet, pass)) {
-	var s sheet
+func (c *custom) run(x *call, read func(*metricList, statsCache)) {
+	var s metricList
 	defer func() {
 		if len(s) == 0 { // read called runtime.Goexit, as tests do
 			s.invalid(1, errors.New("reading the metrics ended its goroutine"))
 		}
 		x.s = s
 		c.mu.Lock()
-		c.runs, c.last = nil, s
+		c.running, c.last = nil, s
 		c.mu.Unlock()
 		close(x.done)
 	}()
 	read(&s, nil)
 }
 
-// silentFor is how long a call may run before it is reported as a problem.
-const silentFor = 5 * time.Second
+// stuckAfter is how long a call may run before it is reported as a problem.
+const stuckAfter = 5 * time.Second
 
 // latest returns the metrics of a call, or of the previous call while this one still runs.
-func (c *custom) latest(x *call) (s sheet, problem string) {
+func (c *custom) latest(x *call) (s metricList, problem string) {
 	select {
 	case <-x.done:
 		return x.s, ""
 	default:
 	}
-	if time.Since(x.begun) >= silentFor {
+	if time.Since(x.begun) >= stuckAfter {
 		problem = "its function has not returned since " + x.begun.UTC().Format(time.TimeOnly) + " UTC: these are its last metrics, if it has any"
 	}
 	c.mu.Lock()
@@ -105,12 +105,12 @@ func (c *custom) latest(x *call) (s sheet, problem string) {
 	return c.last, problem
 }
 
-// begin starts a call of each custom source in a list. The result is nil for the other sources.
-func begin(all []*entry) []*call {
+// startCalls starts a call of each custom source in a list. The result is nil for the other sources.
+func startCalls(all []*entry) []*call {
 	calls := make([]*call, len(all))
 	for i, e := range all {
 		if e.source.custom != nil {
-			calls[i] = e.source.custom.begin(e.source.read)
+			calls[i] = e.source.custom.start(e.source.read)
 		}
 	}
 	return calls
@@ -141,30 +141,30 @@ func checkKind(kind string) error {
 const invalid = "invalid_metrics"
 
 // custom adds the valid metrics of read, and the number of invalid ones.
-func (s *sheet) custom(read func() []Metric) {
+func (s *metricList) custom(read func() []Metric) {
 	metrics, problem := protect(read)
-	left := 0
+	omitted := 0
 	if problem != nil {
-		left++
+		omitted++
 	}
 	all := families{}
-	for _, f := range metrics {
-		err := f.check()
-		if err == nil && (f.Name == invalid || !all.admit(f.Name, "", f)) {
+	for _, m := range metrics {
+		err := m.check()
+		if err == nil && (m.Name == invalid || !all.admit(m.Name, "", m)) {
 			err = errors.New("another metric has its name")
 		}
 		if err != nil {
-			left++
-			problem = fmt.Errorf("the metric %q was left out: %w", f.Name, err)
+			omitted++
+			problem = fmt.Errorf("the metric %q was omitted: %w", m.Name, err)
 			continue
 		}
-		*s = append(*s, f)
+		*s = append(*s, m)
 	}
-	s.invalid(left, problem)
+	s.invalid(omitted, problem)
 }
 
-func (s *sheet) invalid(left int, problem error) {
-	s.gauge(invalid, "Metrics of a custom source that were left out because they cannot be published", float64(left))
+func (s *metricList) invalid(omitted int, problem error) {
+	s.gauge(invalid, "Metrics of a custom source that were omitted because they cannot be published", float64(omitted))
 	if problem != nil {
 		(*s)[len(*s)-1].problem = cut(problem.Error())
 	}
@@ -181,38 +181,38 @@ func protect(read func() []Metric) (metrics []Metric, err error) {
 }
 
 // check returns an error if a metric is invalid regardless of other metrics.
-func (f *Metric) check() error {
+func (m *Metric) check() error {
 	switch {
-	case !identifier.MatchString(f.Name):
+	case !identifier.MatchString(m.Name):
 		return errors.New("its name is not an identifier")
-	case !utf8.ValidString(f.Help):
+	case !utf8.ValidString(m.Help):
 		return errors.New("its help is not UTF-8")
-	case f.Type > Histogram:
+	case m.Type > Histogram:
 		return errors.New("there is no such type")
-	case f.Type != Histogram && (math.IsNaN(f.Value) || math.IsInf(f.Value, 0)):
+	case m.Type != Histogram && (math.IsNaN(m.Value) || math.IsInf(m.Value, 0)):
 		return errors.New("it is not finite")
-	case f.Type == Counter && f.Value < 0:
+	case m.Type == Counter && m.Value < 0:
 		return errors.New("it counts to below zero")
-	case f.Type == Histogram && !f.adds():
+	case m.Type == Histogram && !m.countsAddUp():
 		return errors.New("its count is not the sum of its classes")
-	case f.Label == "":
+	case m.Label == "":
 		return nil
-	case !identifier.MatchString(f.Label) || strings.HasPrefix(f.Label, "__"):
+	case !identifier.MatchString(m.Label) || strings.HasPrefix(m.Label, "__"):
 		return errors.New("its label is not an identifier")
-	case f.Label == "name" || f.Label == "le" || f.Label == "quantile":
+	case m.Label == "name" || m.Label == "le" || m.Label == "quantile":
 		return errors.New("its label has a meaning already")
-	case !utf8.ValidString(f.LabelValue):
+	case !utf8.ValidString(m.LabelValue):
 		return errors.New("its label's value is not UTF-8")
 	}
 	return nil
 }
 
-func (f *Metric) adds() bool {
+func (m *Metric) countsAddUp() bool {
 	var sum uint64
-	for _, n := range f.Durations.Counts {
+	for _, n := range m.Durations.Counts {
 		sum += n
 	}
-	return sum == f.Durations.Count
+	return sum == m.Durations.Count
 }
 
 // families holds the published metrics by name. If two metrics contradict each other, the first
@@ -220,42 +220,42 @@ func (f *Metric) adds() bool {
 type families map[string]*family
 
 type family struct {
-	kind  Type
-	help  string
-	label string
-	has   map[[2]string]bool // source name and label value
+	kind   Type
+	help   string
+	label  string
+	series map[[2]string]bool // source name and label value
 }
 
 // admit reports whether a metric, whose full name is given, can be published in addition to
 // those admitted before.
-func (all families) admit(whole, source string, f Metric) bool {
-	fam := all[whole]
+func (all families) admit(fullName, source string, m Metric) bool {
+	fam := all[fullName]
 	if fam == nil {
-		if all.collides(whole, f.Type) {
+		if all.collides(fullName, m.Type) {
 			return false
 		}
-		fam = &family{kind: f.Type, help: f.Help, label: f.Label, has: map[[2]string]bool{}}
-		all[whole] = fam
+		fam = &family{kind: m.Type, help: m.Help, label: m.Label, series: map[[2]string]bool{}}
+		all[fullName] = fam
 	}
-	series := [2]string{source, f.LabelValue}
-	if f.Label == "" {
+	series := [2]string{source, m.LabelValue}
+	if m.Label == "" {
 		series[1] = ""
 	}
-	if fam.kind != f.Type || fam.help != f.Help || fam.label != f.Label || fam.has[series] {
+	if fam.kind != m.Type || fam.help != m.Help || fam.label != m.Label || fam.series[series] {
 		return false
 	}
-	fam.has[series] = true
+	fam.series[series] = true
 	return true
 }
 
 // collides reports whether a name is that of a part of a published histogram, or whether a new
 // histogram's parts have the names of published metrics.
-func (all families) collides(whole string, t Type) bool {
+func (all families) collides(fullName string, t Type) bool {
 	for _, suffix := range []string{"_count", "_sum", "_bucket"} {
-		if base, ok := strings.CutSuffix(whole, suffix); ok && all[base] != nil && all[base].kind == Histogram {
+		if base, ok := strings.CutSuffix(fullName, suffix); ok && all[base] != nil && all[base].kind == Histogram {
 			return true
 		}
-		if t == Histogram && all[whole+suffix] != nil {
+		if t == Histogram && all[fullName+suffix] != nil {
 			return true
 		}
 	}

@@ -110,20 +110,20 @@ func Worker(w *durable.Worker) Source {
 			{Name: "preferred_shards", Help: "Shards that this worker is the first to claim from", Value: float64(st.Preferred)},
 			{Name: "claimed_total", Help: "Leases that this worker got", Type: Counter, Value: float64(st.Claimed)},
 		}
-		for _, end := range []struct {
-			how string
-			n   uint64
+		for _, run := range []struct {
+			outcome string
+			n       uint64
 		}{
 			{"done", st.Done}, {"retried", st.Retried}, {"snoozed", st.Snoozed}, {"released", st.Released},
 			{"dead_lettered", st.DeadLettered}, {"dead_lettered_lost", st.DeadLetteredLost}, {"cancelled", st.Cancelled}, {"lost", st.Lost}, {"unwritten", st.Unwritten},
 		} {
 			list = append(list, Metric{
-				Name: "ended_total", Help: "Runs by how they ended", Type: Counter, Label: "how", LabelValue: end.how, Value: float64(end.n),
+				Name: "ended_total", Help: "Runs by outcome", Type: Counter, Label: "outcome", LabelValue: run.outcome, Value: float64(run.n),
 			})
 		}
 		return append(list,
 			Metric{Name: "panics_total", Help: "Panics of handlers", Type: Counter, Value: float64(st.Panics)},
-			Metric{Name: "repaired_total", Help: "Records without a home that claims have removed", Type: Counter, Value: float64(st.Repaired)},
+			Metric{Name: "repaired_total", Help: "Records without a state that claims have removed", Type: Counter, Value: float64(st.Repaired)},
 			Metric{Name: "late_seconds", Help: "How long after timers were due this worker started their handlers", Type: Histogram, Durations: st.Late},
 			Metric{Name: "planned_total", Help: "Times that this worker advanced a schedule", Type: Counter, Value: float64(st.Planned)},
 			Metric{Name: "occurrences_total", Help: "Occurrences of schedules that this worker created at planned times", Type: Counter, Value: float64(st.Occurrences)},

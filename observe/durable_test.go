@@ -24,18 +24,18 @@ const (
 // broken is a store whose reads fail, or block.
 type broken struct {
 	store.Store
-	gone  atomic.Bool
-	mute  atomic.Bool
-	asked atomic.Int64
+	failing atomic.Bool
+	blocked atomic.Bool
+	reads   atomic.Int64
 }
 
 func (b *broken) Stats(ctx context.Context, shard int) (store.Stats, error) {
-	b.asked.Add(1)
-	if b.mute.Load() {
+	b.reads.Add(1)
+	if b.blocked.Load() {
 		<-ctx.Done()
 		return store.Stats{}, context.Cause(ctx)
 	}
-	if b.gone.Load() {
+	if b.failing.Load() {
 		return store.Stats{}, errors.New("the disk has gone")
 	}
 	return b.Store.Stats(ctx, shard)
@@ -56,17 +56,17 @@ func observed(t *testing.T, shards int) (*broken, *durable.Timers, *observe.Regi
 	return s, timers, r
 }
 
-// shown returns the current metrics, without waiting for the store.
-func shown(r *observe.Registry, source int) map[string]any {
+// currentMetrics returns the current metrics, without waiting for the store.
+func currentMetrics(r *observe.Registry, source int) map[string]any {
 	return r.Snapshot().Sources[source].Metrics
 }
 
-// settled returns the result of a read that begins now.
-func settled(r *observe.Registry, source int) map[string]any {
+// freshMetrics returns the result of a read that begins now.
+func freshMetrics(r *observe.Registry, source int) map[string]any {
 	synctest.Wait() // for a read in progress
 	_ = r.Snapshot()
 	synctest.Wait()
-	return shown(r, source)
+	return currentMetrics(r, source)
 }
 
 // metrics returns the metrics of an empty store that was read just now, with changes.
@@ -97,9 +97,9 @@ func TestMetricsOfTimers(t *testing.T) {
 		require.NoError(t, err)
 		_, err = timers.Schedule(t.Context(), durable.Timer{Key: "later", After: 1 << 40})
 		require.NoError(t, err)
-		require.Equal(t, metrics(map[string]any{"waiting": 2., "overdue": 1., "scheduled_total": 2.}), settled(r, 0))
+		require.Equal(t, metrics(map[string]any{"waiting": 2., "overdue": 1., "scheduled_total": 2.}), freshMetrics(r, 0))
 		time.Sleep(90 * time.Second)
-		require.Equal(t, metrics(map[string]any{"waiting": 2., "overdue": 1., "overdue_seconds": 90., "scheduled_total": 2.}), settled(r, 0))
+		require.Equal(t, metrics(map[string]any{"waiting": 2., "overdue": 1., "overdue_seconds": 90., "scheduled_total": 2.}), freshMetrics(r, 0))
 
 		ctx, stop := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
@@ -107,16 +107,16 @@ func TestMetricsOfTimers(t *testing.T) {
 		<-done
 		stop()
 		require.NoError(t, <-ran)
-		require.Equal(t, metrics(map[string]any{"waiting": 1., "scheduled_total": 2.}), settled(r, 0), "what is due in future is not overdue")
-		got := shown(r, 1)
+		require.Equal(t, metrics(map[string]any{"waiting": 1., "scheduled_total": 2.}), freshMetrics(r, 0), "what is due in future is not overdue")
+		got := currentMetrics(r, 1)
 		require.Equal(t, 1., got["claimed_total"])
 		require.Equal(t, map[string]any{
 			"done": 1., "retried": 0., "snoozed": 0., "released": 0., "dead_lettered": 0.,
 			"dead_lettered_lost": 0., "cancelled": 0., "lost": 0., "unwritten": 0.,
 		}, got["ended_total"])
 
-		s.gone.Store(true)
-		require.Equal(t, unreadable, settled(r, 0))
+		s.failing.Store(true)
+		require.Equal(t, unreadable, freshMetrics(r, 0))
 	})
 }
 
@@ -133,16 +133,16 @@ func TestMetricsOfSchedules(t *testing.T) {
 		require.NoError(t, err)
 		_, _, err = timers.PutSchedule(t.Context(), durable.Schedule{Key: "daily", Cron: "@daily"})
 		require.NoError(t, err)
-		require.Equal(t, metrics(map[string]any{"schedules": 2.}), settled(r, 0))
+		require.Equal(t, metrics(map[string]any{"schedules": 2.}), freshMetrics(r, 0))
 		time.Sleep(61 * time.Second)
-		require.Equal(t, metrics(map[string]any{"schedules": 2., "schedules_overdue": 1.}), settled(r, 0), "no worker runs")
+		require.Equal(t, metrics(map[string]any{"schedules": 2., "schedules_overdue": 1.}), freshMetrics(r, 0), "no worker runs")
 
 		ctx, stop := context.WithCancel(t.Context())
 		ran := make(chan error, 1)
 		go func() { ran <- worker.Run(ctx) }()
 		time.Sleep(3 * time.Minute) // the occurrence of the first minute is still running
-		require.Equal(t, metrics(map[string]any{"schedules": 2., "leased": 1., "scheduled_total": 1.}), settled(r, 0))
-		got := shown(r, 1)
+		require.Equal(t, metrics(map[string]any{"schedules": 2., "leased": 1., "scheduled_total": 1.}), freshMetrics(r, 0))
+		got := currentMetrics(r, 1)
 		require.Equal(t, []any{1., 3., 0.}, []any{got["occurrences_total"], got["skipped_total"], got["plan_failures_total"]})
 		require.Positive(t, got["planned_total"])
 		require.EqualValues(t, 1, worker.Stats().PlannedLate.Count)
@@ -161,25 +161,25 @@ func TestScrapesDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, r := observed(t, 1)
 		synctest.Wait()
-		require.Equal(t, metrics(nil), shown(r, 0), "the first reading began before the first scrape")
+		require.Equal(t, metrics(nil), currentMetrics(r, 0), "the first reading began before the first scrape")
 		synctest.Wait()
 
-		s.mute.Store(true)
-		asked, began := s.asked.Load(), time.Now()
+		s.blocked.Store(true)
+		reads, began := s.reads.Load(), time.Now()
 		for range 10 {
-			require.Equal(t, metrics(nil), shown(r, 0))
+			require.Equal(t, metrics(nil), currentMetrics(r, 0))
 		}
 		time.Sleep(readTimeout - 1)
-		require.Equal(t, metrics(map[string]any{"age_seconds": (readTimeout - 1).Seconds()}), shown(r, 0), "what was found last, and its age")
+		require.Equal(t, metrics(map[string]any{"age_seconds": (readTimeout - 1).Seconds()}), currentMetrics(r, 0), "what was found last, and its age")
 		require.Equal(t, readTimeout-1, time.Since(began), "no scrape took any time")
-		require.Equal(t, asked+1, s.asked.Load())
+		require.Equal(t, reads+1, s.reads.Load())
 		time.Sleep(1)
 		synctest.Wait()
-		require.Equal(t, unreadable, shown(r, 0))
+		require.Equal(t, unreadable, currentMetrics(r, 0))
 
-		s.mute.Store(false)
+		s.blocked.Store(false)
 		time.Sleep(readTimeout) // for the read that the scrape started
-		require.Equal(t, metrics(nil), settled(r, 0))
+		require.Equal(t, metrics(nil), freshMetrics(r, 0))
 	})
 }
 
@@ -189,12 +189,12 @@ func TestOldMetricsAreNotShown(t *testing.T) {
 		_, _, r := observed(t, 1)
 		synctest.Wait()
 		time.Sleep(maxAge)
-		require.Equal(t, metrics(map[string]any{"age_seconds": maxAge.Seconds()}), shown(r, 0))
+		require.Equal(t, metrics(map[string]any{"age_seconds": maxAge.Seconds()}), currentMetrics(r, 0))
 		synctest.Wait()
 		time.Sleep(maxAge + 1)
-		require.Equal(t, unreadable, shown(r, 0))
+		require.Equal(t, unreadable, currentMetrics(r, 0))
 		synctest.Wait()
-		require.Equal(t, metrics(nil), shown(r, 0))
+		require.Equal(t, metrics(nil), currentMetrics(r, 0))
 	})
 }
 

@@ -34,7 +34,7 @@ type Handler struct {
 	mux      http.ServeMux
 	registry *Registry
 	feed     *webpage.Feed
-	snapshot shot
+	snapshot snapshotCache
 	search   chan struct{} // capacity 1: at most one search runs
 }
 
@@ -45,7 +45,7 @@ type Handler struct {
 //
 //	server.RegisterOnShutdown(handler.Close)
 func NewHandler(r *Registry) *Handler {
-	h := &Handler{registry: r, feed: newFeed(r), snapshot: shot{making: make(chan struct{}, 1)}, search: make(chan struct{}, 1)}
+	h := &Handler{registry: r, feed: newFeed(r), snapshot: snapshotCache{lock: make(chan struct{}, 1)}, search: make(chan struct{}, 1)}
 	webpage.Handle(&h.mux, page())
 	h.mux.HandleFunc("GET /snapshot.json", h.serveSnapshot)
 	h.mux.HandleFunc("GET /lists.json", h.serveLists)
@@ -67,30 +67,30 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) Close() { h.feed.Close() }
 
 func (h *Handler) serveSnapshot(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, h.snapshot.newest(h.registry))
+	writeJSON(w, h.snapshot.get(h.registry))
 }
 
-// shot caches a snapshot for a second, or longer if needed to keep the time spent on snapshots
+// snapshotCache caches a snapshot for a second, or longer if needed to keep the time spent on snapshots
 // below 5 %.
-type shot struct {
-	making   chan struct{} // capacity 1: the sender may use the other fields
+type snapshotCache struct {
+	lock     chan struct{} // capacity 1: the sender may use the other fields
 	snapshot Snapshot
-	again    time.Time // when the snapshot expires
+	expires  time.Time // when the snapshot expires
 }
 
-// newest returns the cached snapshot, waits for one in progress, or makes one.
-func (x *shot) newest(r *Registry) Snapshot {
-	x.making <- struct{}{}
-	defer func() { <-x.making }()
+// get returns the cached snapshot, waits for one in progress, or makes one.
+func (x *snapshotCache) get(r *Registry) Snapshot {
+	x.lock <- struct{}{}
+	defer func() { <-x.lock }()
 	begun := time.Now()
-	if begun.Before(x.again) {
+	if begun.Before(x.expires) {
 		return x.snapshot
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), silentFor)
+	ctx, cancel := context.WithTimeout(context.Background(), stuckAfter)
 	defer cancel()
 	snap, waited := r.snapshot(ctx)
 	// A request that waited here for custom sources must not wait as long again.
-	x.snapshot, x.again = snap, begun.Add(waited+webpage.Pause(time.Since(begun)-waited))
+	x.snapshot, x.expires = snap, begun.Add(waited+webpage.Pause(time.Since(begun)-waited))
 	return snap
 }
 
@@ -175,21 +175,21 @@ func writeJSON(w http.ResponseWriter, v any) {
 	_, _ = w.Write(text)
 }
 
-// listing caches the lists of a source, long enough to keep the time spent on reading them below
+// listCache caches the lists of a source, long enough to keep the time spent on reading them below
 // 5 %.
-type listing struct {
-	mu    sync.Mutex
-	lists Lists     // guarded by mu
-	again time.Time // guarded by mu; when the lists expire
+type listCache struct {
+	mu      sync.Mutex
+	lists   Lists     // guarded by mu
+	expires time.Time // guarded by mu; when the lists expire
 }
 
 // lists returns the cached lists of a source, waits for a read in progress, or reads them.
 func (e *entry) lists() Lists {
-	x := &e.listing
+	x := &e.listCache
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	begun := time.Now()
-	if begun.Before(x.again) {
+	if begun.Before(x.expires) {
 		return x.lists
 	}
 	lists := Lists{Kind: e.kind, Name: e.name, Keys: []HotKey{}}
@@ -197,6 +197,6 @@ func (e *entry) lists() Lists {
 		lists.Keys = e.source.hot(listed)
 	}
 	lists.Oldest = e.source.oldest()
-	x.lists, x.again = lists, begun.Add(webpage.Pause(time.Since(begun)))
+	x.lists, x.expires = lists, begun.Add(webpage.Pause(time.Since(begun)))
 	return lists
 }

@@ -27,12 +27,6 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel/scheduler"
 )
 
-// waits is an operation that is never completed.
-type waits struct{}
-
-func (waits) TryComplete() bool                 { return false }
-func (waits) Complete(purgatory.Outcome, error) {}
-
 // newPurgatory makes a purgatory that is shut down when the test ends.
 func newPurgatory(t *testing.T) *purgatory.Purgatory[string] {
 	t.Helper()
@@ -55,7 +49,7 @@ func newWheel(t *testing.T, o timingwheel.Options) *timingwheel.Wheel[int] {
 
 func watch(t *testing.T, p *purgatory.Purgatory[string], timeout time.Duration, keys ...string) purgatory.Pending {
 	t.Helper()
-	h, err := p.TryCompleteElseWatch(background, waits{}, timeout, keys...)
+	h, err := p.TryCompleteElseWatch(background, never{}, timeout, keys...)
 	require.NoError(t, err)
 	return h
 }
@@ -332,7 +326,7 @@ func TestAProblemOfACustomSource(t *testing.T) {
 		s := openStream(h, "")
 		for range 3 {
 			sources := s.snapshot(t).Sources
-			require.Equal(t, `the metric "rate" was left out: it is not finite`, sources[0].Problem)
+			require.Equal(t, `the metric "rate" was omitted: it is not finite`, sources[0].Problem)
 			require.Equal(t, map[string]any{"fine": 3.0, invalid: 1.0}, sources[0].Metrics)
 			require.Equal(t, `reading the metrics panicked: no metrics\u202e`, sources[1].Problem)
 			require.Equal(t, map[string]any{invalid: 1.0}, sources[1].Metrics)
@@ -410,7 +404,7 @@ func TestACustomSourceThatDoesNotReturn(t *testing.T) {
 		for range 10 { // they wait together, not one after the other
 			all.Go(func() {
 				require.Contains(t, get(h, "/snapshot.json").Body.String(), "has not returned")
-				require.Equal(t, silentFor, time.Since(asked))
+				require.Equal(t, stuckAfter, time.Since(asked))
 			})
 		}
 		all.Wait()
@@ -503,24 +497,24 @@ func TestTheMetricForTheList(t *testing.T) {
 
 // One read provides the metrics of a source and of its wheel.
 func TestStatsAreReadOnce(t *testing.T) {
-	read := func(p pass, s Source) (own, wheel sheet) {
+	read := func(p statsCache, s Source) (own, wheel metricList) {
 		s.read(&own, p)
 		s.wheels[0].read(&wheel, p)
 		return own, wheel
 	}
 	table, err := calls.New[int, int](calls.Options{})
 	require.NoError(t, err)
-	own, wheel := read(pass{table: calls.Stats{Pending: 7, Wheel: timingwheel.Stats{Pending: 9}}}, Calls(table, nil))
+	own, wheel := read(statsCache{table: calls.Stats{Pending: 7, Wheel: timingwheel.Stats{Pending: 9}}}, Calls(table, nil))
 	require.Equal(t, Metric{Name: "waiting", Help: own[0].Help, Value: 7}, own[0])
 	require.Equal(t, Metric{Name: "timers", Help: wheel[0].Help, Value: 9}, wheel[0])
-	p := pass{}
+	p := statsCache{}
 	read(p, Calls(table, nil))
 	require.Len(t, p, 1)
 	require.NoError(t, table.Shutdown(background))
 
 	sched, err := scheduler.New(scheduler.Options{})
 	require.NoError(t, err)
-	own, wheel = read(pass{sched: scheduler.Stats{Pending: 7, CallWheel: timingwheel.Stats{Pending: 9}}}, Scheduler(sched))
+	own, wheel = read(statsCache{sched: scheduler.Stats{Pending: 7, CallWheel: timingwheel.Stats{Pending: 9}}}, Scheduler(sched))
 	require.Equal(t, Metric{Name: "pending", Help: own[0].Help, Value: 7}, own[0])
 	require.Equal(t, Metric{Name: "timers", Help: wheel[0].Help, Value: 9}, wheel[0])
 	_, err = sched.Shutdown(background, timingwheel.Discard)
@@ -531,7 +525,7 @@ func TestSnapshotJSONIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads, takes := 0, time.Duration(0)
 		r := New()
-		add(t, r, "x", Source{kind: "x", read: func(*sheet, pass) { reads++; time.Sleep(takes) }})
+		add(t, r, "x", Source{kind: "x", read: func(*metricList, statsCache) { reads++; time.Sleep(takes) }})
 		h := NewHandler(r)
 		several := func() int {
 			for range 50 {
@@ -600,7 +594,7 @@ func TestListsAreKeptFor20TimesAsLongAsTheyTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read := 0
 		r := New()
-		add(t, r, "slow", Source{kind: "slow", read: func(*sheet, pass) {}, walk: func(*walk) {}, oldest: func() []Group {
+		add(t, r, "slow", Source{kind: "slow", read: func(*metricList, statsCache) {}, walk: func(*walk) {}, oldest: func() []Group {
 			read++
 			time.Sleep(time.Second)
 			return []Group{}
@@ -727,8 +721,8 @@ func newFutures(t *testing.T) *purgatory.Futures[int] {
 func TestOneSearchAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New()
-		add(t, r, "endless", Source{kind: "purgatory", read: func(*sheet, pass) {}, walk: func(w *walk) {
-			for meet(w, "k", 0, time.Time{}, func(k string) []string { return []string{k} }) {
+		add(t, r, "endless", Source{kind: "purgatory", read: func(*metricList, statsCache) {}, walk: func(w *walk) {
+			for visit(w, "k", 0, time.Time{}, func(k string) []string { return []string{k} }) {
 				time.Sleep(time.Millisecond)
 			}
 		}})

@@ -34,19 +34,19 @@ const (
 	Histogram             // of durations, in seconds
 )
 
-// sheet collects the metrics of a source.
-type sheet []Metric
+// metricList collects the metrics of a source.
+type metricList []Metric
 
-func (s *sheet) gauge(name, help string, v float64) {
+func (s *metricList) gauge(name, help string, v float64) {
 	*s = append(*s, Metric{Name: name, Help: help, Value: v})
 }
 
-func (s *sheet) counter(name, help string, v uint64) {
+func (s *metricList) counter(name, help string, v uint64) {
 	*s = append(*s, Metric{Name: name, Help: help, Type: Counter, Value: float64(v)})
 }
 
 // labelled adds counters of one name.
-func (s *sheet) labelled(name, help, label string, values ...labelled) {
+func (s *metricList) labelled(name, help, label string, values ...labelled) {
 	for _, v := range values {
 		*s = append(*s, Metric{Name: name, Help: help, Type: Counter, Label: label, LabelValue: v.value, Value: float64(v.n)})
 	}
@@ -57,8 +57,8 @@ type labelled struct {
 	n     uint64
 }
 
-func (s *sheet) durations(name, help string, h histogram.Durations) {
+func (s *metricList) durations(name, help string, h histogram.Durations) {
 	*s = append(*s, Metric{Name: name, Help: help, Type: Histogram, Durations: h})
 }
 
-func (s *sheet) seconds(name, help string, d time.Duration) { s.gauge(name, help, d.Seconds()) }
+func (s *metricList) seconds(name, help string, d time.Duration) { s.gauge(name, help, d.Seconds()) }

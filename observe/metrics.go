@@ -12,13 +12,13 @@ import (
 
 // The metrics of each kind of source.
 
-func (s *sheet) wheel(st timingwheel.Stats) {
+func (s *metricList) wheel(st timingwheel.Stats) {
 	s.gauge("timers", "Timers held, those included that wait for a worker", float64(st.Pending))
 	s.gauge("ready", "Timers that are due and wait for a worker", float64(st.Ready))
 	s.seconds("overdue_seconds", "How long ago the oldest timer came due that waits for a worker or for the advancer", st.Overdue)
 	s.durations("late_seconds", "How long after their deadlines, to the tick, workers took the timers that expired", st.Late)
 	s.counter("scheduled_total", "Timers accepted", st.Scheduled)
-	s.labelled("ended_total", "Timers that ended, by how", "how",
+	s.labelled("ended_total", "Timers that ended, by outcome", "outcome",
 		labelled{"expired", st.Expired}, labelled{"stopped", st.Stopped},
 		labelled{"discarded", st.Discarded}, labelled{"returned", st.Returned})
 	s.refused("Timers", st.RefusedFull, st.RefusedClosed)
@@ -32,12 +32,12 @@ func (s *sheet) wheel(st timingwheel.Stats) {
 	s.gauge("memory_bytes", "Memory held for timers, buckets and levels", float64(st.Bytes))
 }
 
-func (s *sheet) refused(what string, full, closed uint64) {
+func (s *metricList) refused(what string, full, closed uint64) {
 	s.labelled("refused_total", what+" that were refused, by cause", "cause",
 		labelled{"full", full}, labelled{"closed", closed})
 }
 
-func (s *sheet) purgatory(st purgatory.Stats) {
+func (s *metricList) purgatory(st purgatory.Stats) {
 	s.gauge("operations", "Operations that wait", float64(st.Pending))
 	s.gauge("watches", "Pairs of an operation and a key that it waits for", float64(st.Watched))
 	s.gauge("keys", "Keys that operations wait for", float64(st.Keys))
@@ -49,14 +49,14 @@ func (s *sheet) purgatory(st purgatory.Stats) {
 	s.counter("checks_total", "Calls of TryComplete, or readings of a threshold's numbers, by operations that have ended", st.Checks)
 }
 
-func (s *sheet) outcomes(what string, completed, expired, cancelled, closed, failed uint64) {
+func (s *metricList) outcomes(what string, completed, expired, cancelled, closed, failed uint64) {
 	s.labelled("ended_total", what+" that ended, by outcome", "outcome",
 		labelled{"completed", completed}, labelled{"expired", expired}, labelled{"cancelled", cancelled},
 		labelled{"closed", closed}, labelled{"failed", failed})
 }
 
 // waited adds a histogram for each outcome.
-func (s *sheet) waited(help string, by [purgatory.Failed + 1]histogram.Durations) {
+func (s *metricList) waited(help string, by [purgatory.Failed + 1]histogram.Durations) {
 	for o := purgatory.Completed; o <= purgatory.Failed; o++ {
 		*s = append(*s, Metric{
 			Name: "waited_seconds", Help: help, Type: Histogram,
@@ -65,11 +65,11 @@ func (s *sheet) waited(help string, by [purgatory.Failed + 1]histogram.Durations
 	}
 }
 
-func (s *sheet) scheduler(st scheduler.Stats) {
+func (s *metricList) scheduler(st scheduler.Stats) {
 	s.gauge("pending", "Calls and jobs held", float64(st.Pending))
 	s.gauge("jobs", "Jobs held", float64(st.Jobs))
 	s.counter("scheduled_total", "Calls and jobs accepted", st.Scheduled)
-	s.labelled("ended_total", "Calls and jobs that ended, by how", "how",
+	s.labelled("ended_total", "Calls and jobs that ended, by outcome", "outcome",
 		labelled{"ended", st.Ended}, labelled{"stopped", st.Stopped},
 		labelled{"discarded", st.Discarded}, labelled{"returned", st.Returned})
 	s.refused("Calls and jobs", st.RefusedFull, st.RefusedClosed)
@@ -77,7 +77,7 @@ func (s *sheet) scheduler(st scheduler.Stats) {
 	s.counter("clock_steps_total", "Times that the wall clock was found to have been set", st.ClockSteps)
 }
 
-func (s *sheet) calls(st calls.Stats) {
+func (s *metricList) calls(st calls.Stats) {
 	s.gauge("waiting", "Calls that wait for their reply", float64(st.Pending))
 	s.gauge("groups", "Groups that are not closed", float64(st.Groups))
 	s.outcomes("Calls", st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed)
@@ -90,17 +90,17 @@ func (s *sheet) calls(st calls.Stats) {
 	s.counter("unmatched_total", "Replies for ids that no call waited for", st.Unmatched)
 }
 
-func (s *sheet) polls(st longpoll.Stats) {
+func (s *metricList) polls(st longpoll.Stats) {
 	s.gauge("waiting", "Polls that wait", float64(st.Pending))
 	s.gauge("clients", "Clients that have a poll waiting, if they are told apart", float64(st.Clients))
-	s.labelled("ended_total", "Polls that ended, by how", "how",
+	s.labelled("ended_total", "Polls that ended, by outcome", "outcome",
 		labelled{"ready", st.Ready}, labelled{"expired", st.Expired}, labelled{"hung_up", st.Disconnected},
 		labelled{"cancelled", st.Cancelled},
 		labelled{"invalid", st.Invalid}, labelled{"limited", st.Limited}, labelled{"refused", st.Refused},
 		labelled{"failed", st.Failed})
 }
 
-func (s *sheet) queue(n int, st delayqueue.Stats) {
+func (s *metricList) queue(n int, st delayqueue.Stats) {
 	s.gauge("elements", "Elements held", float64(n))
 	s.counter("wakeups_total", "Times that a taker woke that had blocked", st.Wakeups)
 	s.counter("promoted_total", "Times that a taker woke to become the leader", st.Promoted)

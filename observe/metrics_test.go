@@ -58,20 +58,20 @@ func TestMetrics(t *testing.T) {
 	wheel, purg, sched := numbered[timingwheel.Stats](), numbered[purgatory.Stats](), numbered[scheduler.Stats]()
 	call, poll, queue := numbered[calls.Stats](), numbered[longpoll.Stats](), numbered[delayqueue.Stats]()
 	for kind, c := range map[string]struct {
-		write func(*sheet)
+		write func(*metricList)
 		want  map[string]any // a number, or a histogram, by name and label
 	}{
-		"wheel": {func(s *sheet) { s.wheel(wheel) }, map[string]any{
+		"wheel": {func(s *metricList) { s.wheel(wheel) }, map[string]any{
 			"timers": wheel.Pending, "ready": wheel.Ready, "overdue_seconds": int(wheel.Overdue.Seconds()),
 			"late_seconds": wheel.Late, "scheduled_total": wheel.Scheduled,
-			"ended_total how=expired": wheel.Expired, "ended_total how=stopped": wheel.Stopped,
-			"ended_total how=discarded": wheel.Discarded, "ended_total how=returned": wheel.Returned,
+			"ended_total outcome=expired": wheel.Expired, "ended_total outcome=stopped": wheel.Stopped,
+			"ended_total outcome=discarded": wheel.Discarded, "ended_total outcome=returned": wheel.Returned,
 			"refused_total cause=full": wheel.RefusedFull, "refused_total cause=closed": wheel.RefusedClosed,
 			"panics_total": wheel.Panics, "cascaded_total": wheel.Cascaded, "wakeups_total": wheel.Wakeups,
 			"empty_wakeups_total": wheel.EmptyWakeups, "workers_busy": wheel.Workers - wheel.Idle,
 			"workers_idle": wheel.Idle, "levels": wheel.Levels, "memory_bytes": wheel.Bytes,
 		}},
-		"purgatory": {func(s *sheet) { s.purgatory(purg) }, map[string]any{
+		"purgatory": {func(s *metricList) { s.purgatory(purg) }, map[string]any{
 			"operations": purg.Pending, "watches": purg.Watched, "keys": purg.Keys,
 			"ended_total outcome=completed": purg.Completed, "waited_seconds outcome=completed": purg.Waited[purgatory.Completed],
 			"ended_total outcome=expired": purg.Expired, "waited_seconds outcome=expired": purg.Waited[purgatory.Expired],
@@ -81,14 +81,14 @@ func TestMetrics(t *testing.T) {
 			"late_seconds": purg.Late, "checks_total": purg.Checks, "panics_total": purg.Panics,
 			"refused_total cause=full": purg.RefusedFull, "refused_total cause=closed": purg.RefusedClosed,
 		}},
-		"scheduler": {func(s *sheet) { s.scheduler(sched) }, map[string]any{
+		"scheduler": {func(s *metricList) { s.scheduler(sched) }, map[string]any{
 			"pending": sched.Pending, "jobs": sched.Jobs, "scheduled_total": sched.Scheduled,
-			"ended_total how=ended": sched.Ended, "ended_total how=stopped": sched.Stopped,
-			"ended_total how=discarded": sched.Discarded, "ended_total how=returned": sched.Returned,
+			"ended_total outcome=ended": sched.Ended, "ended_total outcome=stopped": sched.Stopped,
+			"ended_total outcome=discarded": sched.Discarded, "ended_total outcome=returned": sched.Returned,
 			"refused_total cause=full": sched.RefusedFull, "refused_total cause=closed": sched.RefusedClosed,
 			"panics_total": sched.Panics, "clock_steps_total": sched.ClockSteps,
 		}},
-		"calls": {func(s *sheet) { s.calls(call) }, map[string]any{
+		"calls": {func(s *metricList) { s.calls(call) }, map[string]any{
 			"waiting": call.Pending, "groups": call.Groups, "unmatched_total": call.Unmatched,
 			"ended_total outcome=completed": call.Completed, "waited_seconds outcome=completed": call.Waited[purgatory.Completed],
 			"ended_total outcome=expired": call.Expired, "waited_seconds outcome=expired": call.Waited[purgatory.Expired],
@@ -99,19 +99,19 @@ func TestMetrics(t *testing.T) {
 			"refused_total cause=duplicate": call.Duplicates,
 			"late_seconds":                  call.Late, "ready": call.Ready, "overdue_seconds": int(call.Overdue.Seconds()),
 		}},
-		"polls": {func(s *sheet) { s.polls(poll) }, map[string]any{
+		"polls": {func(s *metricList) { s.polls(poll) }, map[string]any{
 			"waiting": poll.Pending, "clients": poll.Clients,
-			"ended_total how=ready": poll.Ready, "ended_total how=expired": poll.Expired, "ended_total how=hung_up": poll.Disconnected,
-			"ended_total how=cancelled": poll.Cancelled,
-			"ended_total how=invalid":   poll.Invalid, "ended_total how=limited": poll.Limited,
-			"ended_total how=refused": poll.Refused, "ended_total how=failed": poll.Failed,
+			"ended_total outcome=ready": poll.Ready, "ended_total outcome=expired": poll.Expired, "ended_total outcome=hung_up": poll.Disconnected,
+			"ended_total outcome=cancelled": poll.Cancelled,
+			"ended_total outcome=invalid":   poll.Invalid, "ended_total outcome=limited": poll.Limited,
+			"ended_total outcome=refused": poll.Refused, "ended_total outcome=failed": poll.Failed,
 		}},
-		"queue": {func(s *sheet) { s.queue(7, queue) }, map[string]any{
+		"queue": {func(s *metricList) { s.queue(7, queue) }, map[string]any{
 			"elements": 7, "wakeups_total": queue.Wakeups, "promoted_total": queue.Promoted,
 			"rearmed_total": queue.Rearmed, "stale_total": queue.Stale,
 		}},
 	} {
-		var s sheet
+		var s metricList
 		c.write(&s)
 		require.Len(t, s, len(c.want), kind)
 		for _, f := range s {

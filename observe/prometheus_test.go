@@ -266,7 +266,7 @@ func requireValues(t *testing.T, e *everyKind, p *prometheusServer, native bool)
 		`limbo_wheel_timers{name="sessions"}`:                           1,
 		`limbo_calls_ended_total{name="requests",outcome="completed"}`:  1,
 		`limbo_scheduler_jobs{name="cron"}`:                             1,
-		`limbo_polls_ended_total{name="news",how="ready"}`:              1,
+		`limbo_polls_ended_total{name="news",outcome="ready"}`:          1,
 		`limbo_queue_elements{name="mail"}`:                             0,
 	} {
 		require.InDelta(t, want, p.only(t, query), 0, query)

@@ -27,7 +27,7 @@ type entry struct {
 	source     Source
 	users      int    // how many Adds share it; guarded by Registry.mu
 	wheel      *entry // the entry of the first of source.wheels; nil if it has none
-	listing    listing
+	listCache  listCache
 }
 
 // New makes an empty registry.

@@ -66,12 +66,12 @@ func (r *Registry) Snapshot() Snapshot {
 func (r *Registry) snapshot(ctx context.Context) (snap Snapshot, waited time.Duration) {
 	snap = Snapshot{Time: time.Now(), Sources: []Reading{}}
 	all := r.all()
-	calls := begin(all)
-	p := pass{}
+	calls := startCalls(all)
+	p := statsCache{}
 	for _, e := range all {
 		reading := Reading{Kind: e.kind, Name: e.name, Lists: e.source.walk != nil}
 		if e.source.custom == nil {
-			var s sheet
+			var s metricList
 			s, reading.Problem = e.read(nil, p)
 			reading.set(s)
 		}
@@ -111,7 +111,7 @@ func (r *Registry) snapshot(ctx context.Context) (snap Snapshot, waited time.Dur
 
 // read appends the metrics of a source that is not custom. If a user's type panics, read appends
 // none and returns a problem.
-func (e *entry) read(to sheet, p pass) (s sheet, problem string) {
+func (e *entry) read(to metricList, p statsCache) (s metricList, problem string) {
 	s = to
 	if problem = recovered(func() { e.source.read(&s, p) }); problem != "" {
 		s = to
@@ -131,11 +131,11 @@ func recovered(f func()) (problem string) {
 }
 
 // mainOf returns the name of the metric that a list shows for a custom source.
-func mainOf(s sheet) string {
+func mainOf(s metricList) string {
 	for _, t := range []Type{Gauge, Counter} {
-		for _, f := range s {
-			if f.Type == t && f.Label == "" && f.Name != invalid {
-				return f.Name
+		for _, m := range s {
+			if m.Type == t && m.Label == "" && m.Name != invalid {
+				return m.Name
 			}
 		}
 	}
@@ -143,26 +143,26 @@ func mainOf(s sheet) string {
 }
 
 // set sets the metrics, and their problem if they have one.
-func (r *Reading) set(s sheet) {
+func (r *Reading) set(s metricList) {
 	r.Metrics = make(map[string]any, len(s))
-	for _, f := range s {
-		var v any = f.Value
-		if f.Type == Histogram {
-			v = durations(f.Durations)
+	for _, m := range s {
+		var v any = m.Value
+		if m.Type == Histogram {
+			v = durations(m.Durations)
 		}
-		if f.problem != "" {
-			r.Problem = f.problem
+		if m.problem != "" {
+			r.Problem = m.problem
 		}
-		if f.Label == "" {
-			r.Metrics[f.Name] = v
+		if m.Label == "" {
+			r.Metrics[m.Name] = v
 			continue
 		}
-		values, ok := r.Metrics[f.Name].(map[string]any)
+		values, ok := r.Metrics[m.Name].(map[string]any)
 		if !ok {
 			values = map[string]any{}
-			r.Metrics[f.Name] = values
+			r.Metrics[m.Name] = values
 		}
-		values[f.LabelValue] = v
+		values[m.LabelValue] = v
 	}
 }
 

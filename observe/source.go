@@ -17,14 +17,14 @@ import (
 // its argument is nil.
 type Source struct {
 	kind   string
-	custom *custom                    // nil if it is not custom
-	read   func(*sheet, pass)         // writes the metrics; called from any goroutine
-	levels func() []timingwheel.Level // of a wheel; nil for others
-	walk   func(*walk)                // calls meet for each pending operation; nil if it cannot be listed
-	oldest func() []Group             // the oldest pending operations; not nil if walk is not
-	hot    func(n int) []HotKey       // the keys with the most operations; nil if it has no keys
-	shared any                        // identity of a wheel that may be shared; nil if it cannot be
-	wheels []wheelOf                  // wheels that are observed with it
+	custom *custom                       // nil if it is not custom
+	read   func(*metricList, statsCache) // writes the metrics; called from any goroutine
+	levels func() []timingwheel.Level    // of a wheel; nil for others
+	walk   func(*walk)                   // calls visit for each pending operation; nil if it cannot be listed
+	oldest func() []Group                // the oldest pending operations; not nil if walk is not
+	hot    func(n int) []HotKey          // the keys with the most operations; nil if it has no keys
+	shared any                           // identity of a wheel that may be shared; nil if it cannot be
+	wheels []wheelOf                     // wheels that are observed with it
 }
 
 // wheelOf is the wheel of a source.
@@ -33,11 +33,11 @@ type wheelOf struct {
 	Source
 }
 
-// pass is one read of all sources. It caches statistics that several sources use, by the address
+// statsCache caches statistics that several sources use, during one read of all, by the address
 // of their owner.
-type pass map[any]any
+type statsCache map[any]any
 
-func once[S any](p pass, of any, read func() S) S {
+func once[S any](p statsCache, of any, read func() S) S {
 	if st, ok := p[of]; ok {
 		return st.(S)
 	}
@@ -60,7 +60,7 @@ func Wheel(w Wheeled) Source {
 	must(w != nil && !isNil(w), "Wheel", "nil")
 	s := Source{
 		kind:   "wheel",
-		read:   func(s *sheet, _ pass) { s.wheel(w.Stats()) },
+		read:   func(s *metricList, _ statsCache) { s.wheel(w.Stats()) },
 		levels: w.Levels,
 	}
 	if reflect.ValueOf(w).Comparable() { // a user's type may not be comparable
@@ -88,13 +88,13 @@ func Scheduler(s *scheduler.Scheduler) Source {
 	wheel := func(suffix string, stats func(scheduler.Stats) timingwheel.Stats, levels func() []timingwheel.Level) wheelOf {
 		return wheelOf{suffix, Source{
 			kind:   "wheel",
-			read:   func(out *sheet, p pass) { out.wheel(stats(once(p, s, s.Stats))) },
+			read:   func(out *metricList, p statsCache) { out.wheel(stats(once(p, s, s.Stats))) },
 			levels: levels,
 		}}
 	}
 	return Source{
 		kind: "scheduler",
-		read: func(out *sheet, p pass) { out.scheduler(once(p, s, s.Stats)) },
+		read: func(out *metricList, p statsCache) { out.scheduler(once(p, s, s.Stats)) },
 		wheels: []wheelOf{
 			wheel("", func(st scheduler.Stats) timingwheel.Stats { return st.CallWheel },
 				func() []timingwheel.Level { calls, _ := s.Levels(); return calls }),
@@ -114,10 +114,10 @@ func Purgatory[K comparable](p *purgatory.Purgatory[K], format func(K) string) S
 	keysOf := func(x purgatory.Waiting[K]) []string { return names(x.Keys(), keys) }
 	return Source{
 		kind: "purgatory",
-		read: func(s *sheet, _ pass) { s.purgatory(p.Stats()) },
+		read: func(s *metricList, _ statsCache) { s.purgatory(p.Stats()) },
 		walk: func(w *walk) {
 			for x := range p.All() {
-				if !meet(w, x, x.Age, x.Deadline, keysOf) {
+				if !visit(w, x, x.Age, x.Deadline, keysOf) {
 					return
 				}
 			}
@@ -140,10 +140,10 @@ func Threshold[K comparable, N cmp.Ordered](t *purgatory.Threshold[K, N], format
 	}
 	return Source{
 		kind: "purgatory",
-		read: func(s *sheet, _ pass) { s.purgatory(t.Stats()) },
+		read: func(s *metricList, _ statsCache) { s.purgatory(t.Stats()) },
 		walk: func(w *walk) {
 			for x := range t.All() {
-				if !meet(w, x, x.Age, x.Deadline, keysOf) {
+				if !visit(w, x, x.Age, x.Deadline, keysOf) {
 					return
 				}
 			}
@@ -161,7 +161,7 @@ func Futures[T any](f *purgatory.Futures[T]) Source {
 	must(f != nil, "Futures", "nil")
 	return Source{
 		kind:   "purgatory",
-		read:   func(s *sheet, _ pass) { s.purgatory(f.Stats()) },
+		read:   func(s *metricList, _ statsCache) { s.purgatory(f.Stats()) },
 		wheels: []wheelOf{{"", Wheel(f.Clock())}},
 	}
 }
@@ -174,10 +174,10 @@ func Calls[ID comparable, R any](t *calls.Table[ID, R], format func(ID) string) 
 	keysOf := func(x calls.Waiting[ID]) []string { return []string{ids(x.ID)} }
 	return Source{
 		kind: "calls",
-		read: func(s *sheet, p pass) { s.calls(once(p, t, t.Stats)) },
+		read: func(s *metricList, p statsCache) { s.calls(once(p, t, t.Stats)) },
 		walk: func(w *walk) {
 			for x := range t.All() {
-				if !meet(w, x, x.Age, x.Deadline, keysOf) {
+				if !visit(w, x, x.Age, x.Deadline, keysOf) {
 					return
 				}
 			}
@@ -187,7 +187,7 @@ func Calls[ID comparable, R any](t *calls.Table[ID, R], format func(ID) string) 
 		},
 		wheels: []wheelOf{{"", Source{
 			kind:   "wheel",
-			read:   func(s *sheet, p pass) { s.wheel(once(p, t, t.Stats).Wheel) },
+			read:   func(s *metricList, p statsCache) { s.wheel(once(p, t, t.Stats).Wheel) },
 			levels: t.Levels,
 		}}},
 	}
@@ -196,11 +196,11 @@ func Calls[ID comparable, R any](t *calls.Table[ID, R], format func(ID) string) 
 // Polls returns the source for long polls, of the kind polls.
 func Polls(p *longpoll.Polls) Source {
 	must(p != nil, "Polls", "nil")
-	return Source{kind: "polls", read: func(s *sheet, _ pass) { s.polls(p.Stats()) }}
+	return Source{kind: "polls", read: func(s *metricList, _ statsCache) { s.polls(p.Stats()) }}
 }
 
 // Queue returns the source for a delay queue, of the kind queue.
 func Queue[T any](q *delayqueue.Queue[T]) Source {
 	must(q != nil, "Queue", "nil")
-	return Source{kind: "queue", read: func(s *sheet, _ pass) { s.queue(q.Len(), q.Stats()) }}
+	return Source{kind: "queue", read: func(s *metricList, _ statsCache) { s.queue(q.Len(), q.Stats()) }}
 }

@@ -43,35 +43,35 @@ const (
 
 // walk is one iteration over all pending operations. It takes half a processor.
 type walk struct {
-	ctx   context.Context
-	met   func(age time.Duration, deadline time.Time, keys []string) (more bool)
-	seen  int
-	until time.Time // when it pauses next
-	late  bool      // whether it stopped because ctx is done
+	ctx      context.Context
+	handle   func(age time.Duration, deadline time.Time, keys []string) (more bool)
+	visited  int
+	until    time.Time // when it pauses next
+	timedOut bool      // whether it stopped because ctx is done
 }
 
 const (
-	workFor  = 500 * time.Microsecond // then pause for as long
-	workEach = 64                     // operations between two readings of the clock
+	walkPeriod = 500 * time.Microsecond // then pause for as long
+	clockEvery = 64                     // operations between two readings of the clock
 )
 
-// meet handles one operation, and reports whether to continue.
-func meet[X any](w *walk, x X, age time.Duration, deadline time.Time, keys func(X) []string) (more bool) {
-	if w.seen++; w.seen%workEach == 0 && !w.goesOn() {
+// visit handles one operation, and reports whether to continue.
+func visit[X any](w *walk, x X, age time.Duration, deadline time.Time, keys func(X) []string) (more bool) {
+	if w.visited++; w.visited%clockEvery == 0 && !w.throttle() {
 		return false
 	}
-	return w.met(age, deadline, keys(x))
+	return w.handle(age, deadline, keys(x))
 }
 
-// goesOn pauses if it is time to, and reports whether the request still waits for the walk.
-func (w *walk) goesOn() bool {
+// throttle pauses if it is time to, and reports whether the request still waits for the walk.
+func (w *walk) throttle() bool {
 	if w.ctx.Err() != nil {
-		w.late = true
+		w.timedOut = true
 		return false
 	}
 	if now := time.Now(); now.After(w.until) {
-		time.Sleep(workFor)
-		w.until = time.Now().Add(workFor)
+		time.Sleep(walkPeriod)
+		w.until = time.Now().Add(walkPeriod)
 	}
 	return true
 }
@@ -81,7 +81,7 @@ func (w *walk) goesOn() bool {
 func search(ctx context.Context, s Source, text string) (list []Waiting, more, timedOut bool) {
 	list = []Waiting{}
 	w := &walk{ctx: ctx}
-	w.met = func(age time.Duration, deadline time.Time, keys []string) bool {
+	w.handle = func(age time.Duration, deadline time.Time, keys []string) bool {
 		if !slices.ContainsFunc(keys, func(k string) bool { return strings.Contains(k, text) }) {
 			return true
 		}
@@ -93,7 +93,7 @@ func search(ctx context.Context, s Source, text string) (list []Waiting, more, t
 		return true
 	}
 	s.walk(w)
-	return list, more, w.late
+	return list, more, w.timedOut
 }
 
 func waiting(age time.Duration, deadline time.Time, keys []string) Waiting {
@@ -112,16 +112,16 @@ func waiting(age time.Duration, deadline time.Time, keys []string) Waiting {
 // oldest ones. An operation without keys forms its own group. The result is never nil, so that
 // it is not null in JSON.
 func groupsOf[X any](list []X, show func(X) Waiting) []Group {
-	groups, places := []Group{}, map[string]int{}
+	groups, indexes := []Group{}, map[string]int{}
 	for _, x := range list {
 		w := show(x)
-		same := fmt.Sprintf("%q", w.Keys)
-		place, known := places[same]
+		key := fmt.Sprintf("%q", w.Keys)
+		index, known := indexes[key]
 		if known && len(w.Keys) > 0 {
-			groups[place].Count++
+			groups[index].Count++
 			continue
 		}
-		places[same] = len(groups)
+		indexes[key] = len(groups)
 		groups = append(groups, Group{w, 1})
 	}
 	return groups[:min(len(groups), listed)]
@@ -179,10 +179,10 @@ func plain[K any](k K) string {
 // cut limits the length of a key's text. It escapes, as in Go, bytes that are not UTF-8 and
 // characters that a terminal or a page could interpret as more than text.
 func cut(key string) string {
-	whole := key
+	original := key
 	if len(key) > maxKey {
 		key = key[:maxKey]
-		for len(key) > 0 && !utf8.RuneStart(whole[len(key)]) {
+		for len(key) > 0 && !utf8.RuneStart(original[len(key)]) {
 			key = key[:len(key)-1]
 		}
 	}
@@ -201,8 +201,8 @@ func cut(key string) string {
 		q := fmt.Sprintf("%+q", r) // in single quotes
 		b.WriteString(q[1 : len(q)-1])
 	}
-	if len(key) < len(whole) {
-		fmt.Fprintf(&b, "… (%d bytes)", len(whole))
+	if len(key) < len(original) {
+		fmt.Fprintf(&b, "… (%d bytes)", len(original))
 	}
 	return b.String()
 }

@@ -85,7 +85,7 @@ func TestKeysThatArePointers(t *testing.T) {
 	require.NoError(t, err)
 	r := New()
 	add(t, r, "p", Purgatory(p, nil))
-	_, err = p.TryCompleteElseWatch(background, waits{}, time.Hour, any(s))
+	_, err = p.TryCompleteElseWatch(background, never{}, time.Hour, any(s))
 	require.NoError(t, err)
 	for _, path := range []string{"/lists.json?kind=purgatory&name=p", "/search.json?kind=purgatory&name=p&key=session"} {
 		require.Contains(t, get(NewHandler(r), path).Body.String(), fmt.Sprintf("*observe.session(%p)", s), path)
@@ -94,13 +94,13 @@ func TestKeysThatArePointers(t *testing.T) {
 	<-wrote
 	require.NoError(t, p.Shutdown(background))
 
-	type holds struct {
+	type pointers struct {
 		s  *session
 		in any
 		a  [1]*session
 	}
 	address := fmt.Sprintf("%p", s)
-	require.Equal(t, "{"+address+" "+address+" ["+address+"]}", formatter[any](nil)(holds{s, s, [1]*session{s}}))
+	require.Equal(t, "{"+address+" "+address+" ["+address+"]}", formatter[any](nil)(pointers{s, s, [1]*session{s}}))
 	require.Equal(t, "a session", formatter[any](nil)(&namedSession{s}))
 	require.Equal(t, "gone", formatter[any](nil)(errors.New("gone")))
 	require.Equal(t, "*observe.session(0x0)", formatter[*session](nil)(nil))
@@ -130,11 +130,11 @@ func TestWaitingShows16Keys(t *testing.T) {
 }
 
 // A walk pauses after each 500 µs of work, and ends when its request no longer waits.
-func TestWalkRests(t *testing.T) {
+func TestWalkPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = 10 * time.Microsecond // the time that the source needs for one operation
 		ctx, cancel := context.WithCancel(background)
-		w := &walk{ctx: ctx, met: func(time.Duration, time.Time, []string) bool {
+		w := &walk{ctx: ctx, handle: func(time.Duration, time.Time, []string) bool {
 			time.Sleep(each)
 			return true
 		}}
@@ -142,27 +142,27 @@ func TestWalkRests(t *testing.T) {
 		begun := time.Now()
 		const n = 100_000
 		for range n {
-			require.True(t, meet(w, 0, 0, time.Time{}, keys))
+			require.True(t, visit(w, 0, 0, time.Time{}, keys))
 		}
 		require.GreaterOrEqual(t, time.Since(begun), n*each*3/2)
 		require.LessOrEqual(t, time.Since(begun), n*each*2+time.Millisecond)
 		cancel()
 		more := 0
-		for meet(w, 0, 0, time.Time{}, keys) {
+		for visit(w, 0, 0, time.Time{}, keys) {
 			more++
 		}
-		require.Less(t, more, workEach)
+		require.Less(t, more, clockEvery)
 	})
 }
 
 // A search takes half a processor.
-func TestHowASearchRests(t *testing.T) {
+func TestSearchPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each, n = 10 * time.Microsecond, 10_000
 		s := Source{walk: func(w *walk) {
 			for i := range n {
 				time.Sleep(each)
-				require.True(t, meet(w, i, time.Duration(i), time.Time{}, func(i int) []string { return []string{fmt.Sprint(i)} }))
+				require.True(t, visit(w, i, time.Duration(i), time.Time{}, func(i int) []string { return []string{fmt.Sprint(i)} }))
 			}
 		}}
 		begun := time.Now()
@@ -173,20 +173,20 @@ func TestHowASearchRests(t *testing.T) {
 	})
 }
 
-// rings, compared with counting each place into its bucket.
+// rings, compared with counting each slot into its bucket.
 func TestRings(t *testing.T) {
-	for _, places := range []int{4, 128, 256, 4096} {
-		level := timingwheel.Level{Span: time.Millisecond, Now: places - 3, Slots: make([]int, places)}
+	for _, slots := range []int{4, 128, 256, 4096} {
+		level := timingwheel.Level{Span: time.Millisecond, Now: slots - 3, Slots: make([]int, slots)}
 		for i := range level.Slots {
 			level.Slots[i] = rand.IntN(5)
 			level.Pending += level.Slots[i]
 		}
 		ring := rings([]timingwheel.Level{level})[0]
-		n := min(places, maxBuckets)
-		each := places / n
+		n := min(slots, maxBuckets)
+		each := slots / n
 		require.Len(t, ring.Buckets, n)
 		require.InDelta(t, 0.001*float64(each), ring.Span, 1e-12)
-		require.Equal(t, (places-3)/each, ring.Now)
+		require.Equal(t, (slots-3)/each, ring.Now)
 		require.Equal(t, level.Pending, ring.Pending)
 		for b := range ring.Buckets {
 			sum := 0

@@ -210,11 +210,11 @@ func testSearch(t *testing.T, browser context.Context) {
 		x.Do(chromedp.KeyEvent(text + kb.Enter))
 		x.Until(fmt.Sprintf(`document.querySelector(".answer").textContent === %q`, answer))
 	}
-	search("orders-149", "1 wait has it in a key, as of now.")
+	search("orders-149", "1 pending operation has this text in a key, as of now.")
 	require.Equal(t, "orders-149", chrome.Eval[string](x, cell("Search results", 0, 0)))
-	search("absent", "Nothing that waits has it in a key.")
+	search("absent", "No pending operation has this text in a key.")
 	require.True(t, chrome.Eval[bool](x, `document.querySelector('[aria-label="Search results"]').hidden`))
-	search("orders-", "More than 100 waits have it in a key, as of now.")
+	search("orders-", "More than 100 pending operations have this text in a key, as of now.")
 	require.Equal(t, 100, chrome.Eval[int](x, rows("Search results")))
 	search("", "Type a part of a key first.")
 }
@@ -238,7 +238,7 @@ func testHostile(t *testing.T, browser context.Context) {
 		letter := string(rune('a' + i))
 		add(t, r, "custom", observe.Custom("kind_"+letter, func() []observe.Metric {
 			return []observe.Metric{
-				{Name: "metric_" + letter, Value: 1}, {Name: "ended_total", Label: "how", LabelValue: name, Type: observe.Counter, Value: 1},
+				{Name: "metric_" + letter, Value: 1}, {Name: "ended_total", Label: "outcome", LabelValue: name, Type: observe.Counter, Value: 1},
 				{Name: "x", Label: "label_" + letter, LabelValue: name, Type: observe.Histogram}, {Name: "odd_" + letter, Value: math.NaN()},
 			}
 		}))
@@ -335,10 +335,10 @@ func testErrors(t *testing.T, browser context.Context) {
 	require.NoError(t, <-another)
 	x.Do(chromedp.Click(chromedp.CSS("#pause"))) // paused, so that the page does not notice the removal before it searches
 	remove()
-	search("It is not there any more: no source has this kind and name (404).")
+	search("The source does not exist: no source has this kind and name (404).")
 	x.Do(chromedp.Click(chromedp.CSS("#pause")))
 	x.Script(`location.hash = "#sick/sick"`)
-	x.Until(`document.querySelector(".gone:not([hidden])").textContent === 'the metric "rate" was left out: it is not finite'`)
+	x.Until(`document.querySelector(".failure:not([hidden])").textContent === 'the metric "rate" was omitted: it is not finite'`)
 }
 
 func testRemoved(t *testing.T, browser context.Context) {
@@ -350,11 +350,11 @@ func testRemoved(t *testing.T, browser context.Context) {
 	x.Until(rows("Hottest keys") + ` === 1`)
 	add(t, r, "other", observe.Purgatory(p, nil))
 	remove()
-	x.Until(`document.querySelector(".gone:not([hidden])")?.textContent.startsWith("This source was removed.")`)
+	x.Until(`document.querySelector(".failure:not([hidden])")?.textContent.startsWith("This source was removed.")`)
 	x.Until(`!document.querySelector("nav a[href='#purgatory/p']")`)
 	require.Equal(t, 1, chrome.Eval[int](x, rows("Hottest keys")), "its last ones stay")
 	add(t, r, "p", observe.Purgatory(p, nil)) // the source comes back
-	x.Until(`document.querySelector(".gone").hidden && !document.querySelector("article").classList.contains("stale")`)
+	x.Until(`document.querySelector(".failure").hidden && !document.querySelector("article").classList.contains("stale")`)
 }
 
 // While the page is paused, it shows the state of that moment.
@@ -395,7 +395,7 @@ func testPaused(t *testing.T, browser context.Context) {
 	snapshots(2)
 	require.Equal(t, 2, chrome.Eval[int](x, rows("Hottest keys")))
 	x.Do(chromedp.Click(chromedp.CSS("nav a[href='#purgatory/p']"))) // removed, but not in the frozen state
-	x.Until(`document.querySelector("article h2 bdi").textContent === "p" && document.querySelector(".gone").hidden`)
+	x.Until(`document.querySelector("article h2 bdi").textContent === "p" && document.querySelector(".failure").hidden`)
 	require.Equal(t, "1", chrome.Eval[string](x, cell("Time waited", 0, 1)))
 	require.True(t, chrome.Eval[bool](x, rows("Hottest keys")+` === 0 && document.getElementById("notice").hidden`))
 
@@ -426,7 +426,7 @@ func testCustom(t *testing.T, browser context.Context) {
 	x.Until(cell("Took", 0, 0) + ` === "count"`)
 	require.Equal(t, 1, chrome.Eval[int](x, `document.querySelectorAll(".histogram").length`), "the counter is none")
 	x.Script(`location.hash = "#wheel/broken"`)
-	x.Until(`document.querySelector(".gone:not([hidden])")?.textContent === "reading the metrics panicked: no levels"`)
+	x.Until(`document.querySelector(".failure:not([hidden])")?.textContent === "reading the metrics panicked: no levels"`)
 	require.NotContains(t, chrome.Eval[string](x, `document.body.innerText`), "NaN")
 
 	// The message of a search that timed out.
@@ -434,7 +434,7 @@ func testCustom(t *testing.T, browser context.Context) {
 	x.Script(`window.lists = module.makeLists({ kind: "purgatory" }, async () => window.answer); document.body.append(window.lists.root)`)
 	for answer, says := range map[string]string{
 		`{ found: [], more: false, timed_out: true }`:                                "The search took too long and was ended; nothing was found so far.",
-		`{ found: [{ keys: ["k"], age_seconds: 1 }], more: false, timed_out: true }`: "1 wait has it in a key, as of now. There may be others: the search took too long and was ended.",
+		`{ found: [{ keys: ["k"], age_seconds: 1 }], more: false, timed_out: true }`: "1 pending operation has this text in a key, as of now. There may be others: the search took too long and was ended.",
 	} {
 		x.Script(`window.answer = ` + answer + `; window.lists.root.querySelector("input").value = "k"; window.lists.root.querySelector("form").requestSubmit()`)
 		x.Until(fmt.Sprintf(`window.lists.root.querySelector(".answer").textContent === %q`, says))

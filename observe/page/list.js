@@ -4,7 +4,7 @@
 import { $, h, setAttribute, setText } from "./shared/dom.js"
 import { visible } from "./shared/format.js"
 import { words } from "./names.js"
-import { mainNumber, trouble } from "./pane.js"
+import { mainNumber, problemText } from "./pane.js"
 
 export const idOf = source => encodeURIComponent(source.kind) + "/" + encodeURIComponent(source.name)
 
@@ -63,17 +63,17 @@ export const sourceList = (() => {
   }
 
   function update(sources, records) {
-    const there = new Set()
+    const present = new Set()
     for (const source of sources) {
       const id = idOf(source), it = item(source)
-      there.add(id)
+      present.add(id)
       const list = group(source.kind).list
       if (it.root.parentNode !== list) list.append(it.root)
       setText(it.value, mainNumber(source))
-      setText(it.warn, trouble(source, records.get(id).points))
+      setText(it.warn, problemText(source, records.get(id).points))
     }
     for (const [id, it] of items) {
-      if (there.has(id)) continue
+      if (present.has(id)) continue
       it.root.remove()
       items.delete(id)
     }

@@ -13,23 +13,23 @@ const lists = new Map()   // by source id: the newest lists, for the source of t
 export let newest = null        // the newest snapshot
 let frozen = null         // while the page is paused: the state to show, as of the pause
 let pane = null
-let whole = false         // histograms since the start, not of the last minutes
+let sinceStart = false    // histograms since the start, not of the last minutes
 
 function toggleSpan() {
-  whole = !whole
+  sinceStart = !sinceStart
   show()
 }
 
 const main = $("main")
 
-// keep adds a snapshot to the records: its counters, as a point, and all its metrics each ten
+// recordSnapshot adds a snapshot to the records: its counters, as a point, and all its metrics each ten
 // seconds, as a mark. Both are kept for five minutes.
-function keep(snapshot) {
+function recordSnapshot(snapshot) {
   const t = Date.parse(snapshot.time) / 1000
-  const there = new Set()
+  const present = new Set()
   for (const source of snapshot.sources) {
     const id = idOf(source)
-    there.add(id)
+    present.add(id)
     if (!records.has(id)) records.set(id, { points: [], marks: [] })
     const record = records.get(id)
     const last = record.points[record.points.length - 1]
@@ -50,7 +50,7 @@ function keep(snapshot) {
     if (!mark || t - mark.t >= 10) record.marks.push({ t, metrics: source.metrics })
     keepWindow(record.marks)
   }
-  for (const id of records.keys()) if (!there.has(id)) records.delete(id)
+  for (const id of records.keys()) if (!present.has(id)) records.delete(id)
 }
 
 // wheelOf returns the wheel to draw for a source: the source itself, or the wheel that it uses.
@@ -87,10 +87,10 @@ function show() {
         pane = makePane(id, source, search, toggleSpan)
         fill(main, pane.root)
       }
-      pane.update(source, shown.records.get(id), wheelOf(source, sources), whole)
+      pane.update(source, shown.records.get(id), wheelOf(source, sources), sinceStart)
       if (shown.lists.has(id)) pane.lists(shown.lists.get(id))
     } else if (pane?.id === id) {
-      pane.showGone("This source was removed. These are its last metrics.")
+      pane.showRemoved("This source was removed. These are its last metrics.")
     } else {
       pane = null
       const parts = partsOf(id)
@@ -110,18 +110,18 @@ async function search(source, key) {
   try {
     const response = await fetch("search.json?" + new URLSearchParams({ kind: source.kind, name: source.name, key }))
     if (response.ok) return await response.json()
-    return { error: await inWords(response) }
+    return { error: await describeError(response) }
   } catch {
     return { error: "The server cannot be reached." }
   }
 }
 
-// inWords describes an error response.
-async function inWords(response) {
-  const said = (await response.text()).trim().slice(0, 300)
+// describeError describes an error response.
+async function describeError(response) {
+  const message = (await response.text()).trim().slice(0, 300)
   const wait = response.headers.get("Retry-After")
-  const meaning = { 400: "The server did not take the request", 404: "It is not there any more", 503: "The server is busy" }[response.status] ?? "The server failed"
-  return `${meaning}: ${said} (${response.status}).` + (wait ? ` Try again in ${wait} s.` : "")
+  const meaning = { 400: "The server rejected the request", 404: "The source does not exist", 503: "The server is busy" }[response.status] ?? "The server failed"
+  return `${meaning}: ${message} (${response.status}).` + (wait ? ` Try again in ${wait} s.` : "")
 }
 
 let streamOf = "" // id of the source whose lists the stream sends, or empty
@@ -136,7 +136,7 @@ const connect = openStream({
       setState(frozen ? "paused" : "live")
       showNotice("")
       newest = snapshot
-      keep(newest)
+      recordSnapshot(newest)
       if (!frozen) show()
     },
     lists(list) {
@@ -149,19 +149,19 @@ const connect = openStream({
   },
   async refused(address) {
     setState("closed")
-    const asked = new AbortController()
+    const aborter = new AbortController()
     let wait = 2
     try {
-      const response = await fetch(address, { signal: asked.signal })
+      const response = await fetch(address, { signal: aborter.signal })
       if (!response.ok) {
         wait = Math.min(Number(response.headers.get("Retry-After")) || 2, 60)
         if (response.status === 404) streamOf = ""
-        showNotice(await inWords(response))
+        showNotice(await describeError(response))
       }
     } catch {
       setState("reconnecting")
     }
-    asked.abort()
+    aborter.abort()
     return wait
   },
   keepHidden: 60_000, // so that charts have no gap after a visit to another tab

@@ -4,8 +4,8 @@ import { bytes, number, seconds, visible } from "./shared/format.js"
 
 export const words = name => visible(name).replaceAll("_", " ")
 
-// figureText formats a metric's value, by its name.
-export function figureText(name, value) {
+// metricText formats a metric's value, by its name.
+export function metricText(name, value) {
   if (name.endsWith("_seconds")) return seconds(value)
   if (name.endsWith("_bytes")) return bytes(value)
   return number(value)

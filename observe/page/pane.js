@@ -4,7 +4,7 @@ import { h, keepRows, scrollTable, setAttribute, setText } from "./shared/dom.js
 import { bytes, number, perSecond, plural, seconds, visible } from "./shared/format.js"
 import { endedChart, recentRate } from "./ended.js"
 import { histogram, isHistogram, quantile, since } from "./histogram.js"
-import { figureText, inOrder, words } from "./names.js"
+import { metricText, inOrder, words } from "./names.js"
 import { nextDue, wheelPicture } from "./wheel.js"
 
 export const isGroup = value => typeof value === "object" && value !== null && !isHistogram(value)
@@ -14,16 +14,16 @@ export function sum(group) {
 }
 
 // The metric that stands for a source in the list.
-const mainFigure = { purgatory: "operations", calls: "waiting", polls: "waiting", scheduler: "pending", queue: "elements", wheel: "timers" }
+const mainMetric = { purgatory: "operations", calls: "waiting", polls: "waiting", scheduler: "pending", queue: "elements", wheel: "timers" }
 
 export function mainNumber(source) {
-  const name = Object.hasOwn(mainFigure, source.kind) ? mainFigure[source.kind] : source.main
+  const name = Object.hasOwn(mainMetric, source.kind) ? mainMetric[source.kind] : source.main
   const value = name && Object.hasOwn(source.metrics, name) ? source.metrics[name] : null
-  return typeof value === "number" ? figureText(name, value) : "–"
+  return typeof value === "number" ? metricText(name, value) : "–"
 }
 
-// trouble describes a source's problem for the list; empty if none is known.
-export function trouble(source, points) {
+// problemText describes a source's problem for the list; empty if none is known.
+export function problemText(source, points) {
   if (source.problem) return "problem"
   if (source.metrics.overdue_seconds >= 1) return "overdue " + seconds(source.metrics.overdue_seconds)
   const last = points[points.length - 1], first = points.find(p => p.t >= last.t - 60)
@@ -34,7 +34,7 @@ export function trouble(source, points) {
 function tiles(source, points, wheel) {
   const f = source.metrics
   const rate = name => perSecond(recentRate(points, p => p.counters[name]))
-  const refused = ["refused", number(sum(f.refused_total)), trouble(source, points) === "refusing"]
+  const refused = ["refused", number(sum(f.refused_total)), problemText(source, points) === "refusing"]
   switch (source.kind) {
     case "purgatory":
       return [["operations", number(f.operations)], ["watches", number(f.watches)], ["keys", number(f.keys)],
@@ -48,7 +48,7 @@ function tiles(source, points, wheel) {
         ["memory", bytes(f.memory_bytes)], refused]
     default:
       return Object.entries(f).filter(([name, value]) => typeof value === "number" && (name !== "invalid_metrics" || value > 0)).map(([name, value]) =>
-        name.endsWith("_total") ? [words(name.slice(0, -6)), number(value)] : [words(name.replace(/_(seconds|bytes)$/, "")), figureText(name, value)])
+        name.endsWith("_total") ? [words(name.slice(0, -6)), number(value)] : [words(name.replace(/_(seconds|bytes)$/, "")), metricText(name, value)])
   }
 }
 
@@ -69,7 +69,7 @@ function plainRows(source, points) {
       return
     }
     const counter = label === "" && name.endsWith("_total")
-    rows.push([words(name), label, figureText(name, value), counter ? perSecond(recentRate(points, p => p.counters[name])) : ""])
+    rows.push([words(name), label, metricText(name, value), counter ? perSecond(recentRate(points, p => p.counters[name])) : ""])
   }
   for (const [name, value] of Object.entries(source.metrics)) {
     if (isGroup(value)) for (const [label, one] of Object.entries(value)) add(name, words(label), one)
@@ -95,16 +95,16 @@ function groupRow(x) {
 // switches histograms between all since the start and the last minutes.
 export function makePane(id, source, search, toggle) {
   const title = h("h2", { tabindex: "-1" }, h("span", { class: "kind" }, words(source.kind)), " ", h("bdi", {}, visible(source.name)))
-  const gone = h("p", { class: "gone", role: "status", hidden: true })
-  const problem = h("p", { class: "gone", role: "status", hidden: true })
+  const removed = h("p", { class: "failure", role: "status", hidden: true })
+  const problem = h("p", { class: "failure", role: "status", hidden: true })
   const numbers = h("dl", { class: "tiles" })
   const columns = [h("div"), h("div")]
   const pictures = h("div", { class: "pictures" }, ...columns)
   const rest = h("div")
   const plain = scrollTable("All metrics", "Metric", "Which", "Value", "Rate, or quantiles")
-  const custom = !Object.hasOwn(mainFigure, source.kind) || source.kind === "queue" || source.kind === "scheduler" || source.kind === "polls"
+  const custom = !Object.hasOwn(mainMetric, source.kind) || source.kind === "queue" || source.kind === "scheduler" || source.kind === "polls"
   const all = h("details", { class: "panel", open: custom }, h("summary", {}, "All metrics"), plain.box)
-  const root = h("article", { "data-id": id }, title, gone, problem, numbers, pictures, rest, all)
+  const root = h("article", { "data-id": id }, title, removed, problem, numbers, pictures, rest, all)
 
   let wheel = null, chart = null, names = "", lists = null
   const histograms = new Map()
@@ -126,7 +126,7 @@ export function makePane(id, source, search, toggle) {
 
   function update(source, record, wheelSource, sinceStart) {
     const points = record.points
-    gone.hidden = true
+    removed.hidden = true
     root.classList.remove("stale")
     problem.hidden = !source.problem
     setText(problem, source.problem ? visible(source.problem) : "")
@@ -167,12 +167,12 @@ export function makePane(id, source, search, toggle) {
     keepRows(plain.body, plainRows(source, points))
   }
 
-  function showGone(text) {
-    gone.hidden = false
+  function showRemoved(text) {
+    removed.hidden = false
     root.classList.add("stale")
-    setText(gone, text)
+    setText(removed, text)
   }
-  return { id, root, title, update, showGone, lists: l => lists?.update(l) }
+  return { id, root, title, update, showRemoved, lists: l => lists?.update(l) }
 }
 
 // makeLists builds the lists of pending operations, and the search.
@@ -199,8 +199,8 @@ export function makeLists(source, search) {
     button.disabled = false
     results.box.hidden = !found?.length
     if (error) setText(answer, error)
-    else if (found.length === 0) setText(answer, timedOut ? "The search took too long and was ended; nothing was found so far." : "Nothing that waits has it in a key.")
-    else setText(answer, `${more ? "More than " : ""}${plural(found.length, "wait has", "waits have")} it in a key, as of now.` +
+    else if (found.length === 0) setText(answer, timedOut ? "The search took too long and was ended; nothing was found so far." : "No pending operation has this text in a key.")
+    else setText(answer, `${more ? "More than " : ""}${plural(found.length, "pending operation has", "pending operations have")} this text in a key, as of now.` +
       (timedOut ? " There may be others: the search took too long and was ended." : ""))
     keepRows(results.body, (found ?? []).map(waitingRow))
   })
