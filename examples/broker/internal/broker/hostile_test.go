@@ -116,10 +116,14 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		topic := makeTopic(t, s, "t", 1)
 		waiting, idle := dial(t, s), dial(t, s)
 		fetch := kafkatest.Fetch(12, topic, 4*time.Second, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
+		begun := time.Now()
 		waiting.Send(fetch)
 		idle.Closed()
+		require.Equal(t, s.cfg.Wire.IdleTimeout, time.Since(begun))
 		waiting.Receive(fetch) // waiting for an answer is not idling
+		answered := time.Now()
 		waiting.Closed()
+		require.Equal(t, s.cfg.Wire.IdleTimeout, time.Since(answered))
 	})
 }
 
