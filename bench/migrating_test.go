@@ -91,4 +91,13 @@ func TestMigratingFromAsynq(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, asynq.TaskStateScheduled, info.State)
 	require.Equal(t, 7, info.MaxRetry)
+
+	client := asynq.NewClient(redis)
+	defer client.Close()
+	_, err = client.Enqueue(asynq.NewTask("unpaid", nil), asynq.TaskID("order/17"))
+	require.ErrorIs(t, err, asynq.ErrTaskIDConflict)
+	info, err = client.Enqueue(asynq.NewTask("unpaid", nil), asynq.ProcessIn(time.Hour))
+	require.NoError(t, err)
+	require.Equal(t, 25, info.MaxRetry)
+	require.Equal(t, 30*time.Minute, info.Timeout)
 }

@@ -3,8 +3,9 @@
 // block there, word for word. The tests run the code, and compare the two. There is nothing here to
 // import.
 //
-// docs/migrating.md also has code that uses other libraries. That of go-zero and asynq is in bench,
-// which requires them, and is compiled and run there. The folder testdata has the rest: Netty's is
-// run where a JDK and Netty are installed; that of Kafka, RussellLuo/timingwheel and River is
-// compared with the page, and the Go files are parsed.
+// docs/migrating.md also has code that uses other libraries. That of go-zero, asynq and River is in
+// bench, which requires them, and is compiled there; it is run too, except River's calls of Postgres.
+// The folder testdata has the rest: Netty's is run where a JDK and Netty are installed; that of Kafka
+// and RussellLuo/timingwheel is compared with the page, and the Go file is parsed. No test compiles
+// Kafka's, because Debian has no package of its jars.
 package readme

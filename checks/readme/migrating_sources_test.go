@@ -13,7 +13,7 @@ import (
 	"github.com/seed-782fa212/limbo/internal/need"
 )
 
-// The Go files for which no module has the library are at least parsed and formatted.
+// A Go file whose library no module requires is at least parsed and formatted.
 func TestMigratingSourcesAreFormatted(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.go")
 	require.NoError(t, err)
