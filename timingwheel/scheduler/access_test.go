@@ -26,7 +26,7 @@ func TestNoMethodKeepsALock(t *testing.T) {
 	defer limit.Stop()
 	for _, policy := range policies {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{MaxPending: 3})
+			r := newFixture(t, Options{MaxPending: 3})
 			var jobs []*Job
 			free := func(method string) {
 				t.Helper()
@@ -51,16 +51,16 @@ func TestNoMethodKeepsALock(t *testing.T) {
 				for range 2 { // the second is beyond the bound
 					c, _ := r.AfterFunc(time.Second, func() {})
 					free("AfterFunc")
-					add(r.Every(time.Second, r.note, JobOptions{}))
+					add(r.Every(time.Second, r.record, JobOptions{}))
 					free("Every")
-					add(r.OnSchedule(each{time.Hour, 0}, r.note, JobOptions{}))
+					add(r.OnSchedule(multiples{time.Hour, 0}, r.record, JobOptions{}))
 					free("OnSchedule")
 					c.Stop()
 					free("Call.Stop")
 				}
 				add(r.Retry(0, func() error { return errors.New("once more") }, RetryOptions{MaxAttempts: 2}))
 				free("Retry")
-				add(r.OnSchedule(&list{}, r.note, JobOptions{}))
+				add(r.OnSchedule(&timeList{}, r.record, JobOptions{}))
 				free("OnSchedule without a run")
 				r.Len()
 				free("Len")
@@ -85,7 +85,7 @@ func TestNoMethodKeepsALock(t *testing.T) {
 						free("Job.Stop")
 					}
 				}
-				add(r.At(r.wallNow().Add(time.Minute), r.note, JobOptions{}))
+				add(r.At(r.wallNow().Add(time.Minute), r.record, JobOptions{}))
 				free("At")
 			}
 			everything()
@@ -98,18 +98,18 @@ func TestNoMethodKeepsALock(t *testing.T) {
 }
 
 // T13, T2: scheduled functions run, and a shutdown ends under each policy.
-func TestEndsAtAll(t *testing.T) {
+func TestFunctionsRunAndShutdownEnds(t *testing.T) {
 	for _, policy := range policies {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{})
-			r.after(time.Second, r.note)
-			r.every(time.Second, r.note, JobOptions{})
-			r.on(each{time.Second, 0}, r.note, JobOptions{})
-			r.at(time.Second, r.note)
-			require.Len(t, r.pass(time.Second+milli), 4)
+			r := newFixture(t, Options{})
+			r.after(time.Second, r.record)
+			r.every(time.Second, r.record, JobOptions{})
+			r.on(multiples{time.Second, 0}, r.record, JobOptions{})
+			r.at(time.Second, r.record)
+			require.Len(t, r.advance(time.Second+milli), 4)
 			_, err := r.Close(policy)
 			require.NoError(t, err)
-			r.pass(time.Minute)
+			r.advance(time.Minute)
 			require.Zero(t, r.Len(), "T13: %v does not end", policy)
 			require.Zero(t, r.checks())
 			require.Zero(t, r.Stats().CallWheel.Workers)
@@ -122,7 +122,7 @@ func TestEndsAtAll(t *testing.T) {
 func TestNoRunAfterTheLast(t *testing.T) {
 	now := time.Now()
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
-		p := &recurring{&list{}, missed, true}
+		p := &recurring{&timeList{}, missed, true}
 		_, err := p.after(now, now, now, 0)
 		require.ErrorIs(t, err, errNoRun, missed)
 	}

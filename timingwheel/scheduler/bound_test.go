@@ -13,12 +13,12 @@ import (
 )
 
 // A recurring job does not end when the scheduler is full: it holds its slot during runs, too.
-func TestJobKeepsItsPlace(t *testing.T) {
+func TestJobKeepsItsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{MaxPending: 1})
+		r := newFixture(t, Options{MaxPending: 1})
 		refused := 0
 		f := func() {
-			r.note()
+			r.record()
 			require.Equal(t, 1, r.Len())
 			_, err := r.AfterFunc(time.Hour, func() {})
 			require.ErrorIs(t, err, ErrFull)
@@ -27,15 +27,15 @@ func TestJobKeepsItsPlace(t *testing.T) {
 		for _, start := range []func() *Job{
 			func() *Job { return r.every(10*milli, f, JobOptions{}) },
 			func() *Job { return r.job(r.EveryDelay(10*milli, f, JobOptions{})) },
-			func() *Job { return r.on(each{10 * milli, 0}, f, JobOptions{}) },
+			func() *Job { return r.on(multiples{10 * milli, 0}, f, JobOptions{}) },
 		} {
-			r.born = time.Now()
+			r.created = time.Now()
 			j := start()
 			for _, again := range []func() (*Job, error){
-				func() (*Job, error) { return r.Every(milli, r.note, JobOptions{}) },
-				func() (*Job, error) { return r.EveryDelay(milli, r.note, JobOptions{}) },
-				func() (*Job, error) { return r.At(time.Now(), r.note, JobOptions{}) },
-				func() (*Job, error) { return r.OnSchedule(each{milli, 0}, r.note, JobOptions{}) },
+				func() (*Job, error) { return r.Every(milli, r.record, JobOptions{}) },
+				func() (*Job, error) { return r.EveryDelay(milli, r.record, JobOptions{}) },
+				func() (*Job, error) { return r.At(time.Now(), r.record, JobOptions{}) },
+				func() (*Job, error) { return r.OnSchedule(multiples{milli, 0}, r.record, JobOptions{}) },
 				func() (*Job, error) { return r.Retry(milli, r.failing(0), RetryOptions{}) },
 			} {
 				k, err := again()
@@ -43,7 +43,7 @@ func TestJobKeepsItsPlace(t *testing.T) {
 				require.Nil(t, k)
 				refused++
 			}
-			require.Equal(t, times(10*milli, 100*milli, 10*milli), r.pass(105*milli))
+			require.Equal(t, times(10*milli, 100*milli, 10*milli), r.advance(105*milli))
 			require.NoError(t, j.Err())
 			require.Equal(t, uint64(refused), r.Stats().RefusedFull) // T17
 			require.True(t, j.Stop())
@@ -56,29 +56,29 @@ func TestJobKeepsItsPlace(t *testing.T) {
 
 // timers 5: a call has freed its slot when its function is called. A job frees its slot when it
 // has ended, whether or not it is then running.
-func TestPlaceIsGivenBack(t *testing.T) {
+func TestSlotIsFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{MaxPending: 1})
-		r.after(milli, func() { r.after(milli, func() { r.at(3*milli, r.note) }) })
-		require.Equal(t, durations{3 * milli}, r.pass(time.Second))
+		r := newFixture(t, Options{MaxPending: 1})
+		r.after(milli, func() { r.after(milli, func() { r.at(3*milli, r.record) }) })
+		require.Equal(t, durations{3 * milli}, r.advance(time.Second))
 		require.Zero(t, r.Stats().RefusedFull)
 
 		var j *Job
 		j = r.every(milli, func() {
 			require.True(t, j.Stop())
-			r.after(milli, r.note)
+			r.after(milli, r.record)
 			time.Sleep(time.Second)
 		}, JobOptions{})
-		r.pass(milli)
+		r.advance(milli)
 		require.Equal(t, 1, r.Len())
-		require.Len(t, r.pass(time.Minute), 1)
+		require.Len(t, r.advance(time.Minute), 1)
 
-		c := r.after(time.Hour, r.note)
+		c := r.after(time.Hour, r.record)
 		require.True(t, c.Stop())
-		j = r.at(24*time.Hour, r.note)
+		j = r.at(24*time.Hour, r.record)
 		require.True(t, j.Stop())
-		r.after(0, r.note)
-		require.Len(t, r.pass(0), 1)
+		r.after(0, r.record)
+		require.Len(t, r.advance(0), 1)
 	})
 }
 
@@ -87,7 +87,7 @@ func TestPlaceIsGivenBack(t *testing.T) {
 func TestBoundHammer(t *testing.T) {
 	t.Parallel()
 	const bound = 8
-	r := newRig(t, Options{MaxPending: bound, Tick: 20 * time.Microsecond})
+	r := newFixture(t, Options{MaxPending: bound, Tick: 20 * time.Microsecond})
 	rounds := 3000
 	if testing.Short() {
 		rounds = 300
@@ -139,12 +139,12 @@ func TestBoundHammer(t *testing.T) {
 // White box: when a shutdown frees the slots of jobs, calls are already refused, and none takes
 // a slot.
 func TestBoundInShutdown(t *testing.T) {
-	r := newRig(t, Options{MaxPending: 2})
+	r := newFixture(t, Options{MaxPending: 2})
 	for range 2 {
 		r.every(time.Hour, func() {}, JobOptions{})
 	}
 	r.jobs.close()
-	require.Zero(t, r.jobs.places)
+	require.Zero(t, r.jobs.slots)
 	_, err := r.AfterFunc(time.Hour, func() {})
 	require.ErrorIs(t, err, ErrClosed)
 	require.Equal(t, 2, r.Len())
@@ -167,9 +167,9 @@ func FuzzBound(f *testing.F) {
 func checkBound(t *testing.T, seed uint64) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		x := newDraws(seed)
-		bound := x.below(6)
-		r := newRig(t, Options{MaxPending: bound})
+		x := newRand(seed)
+		bound := x.IntN(6)
+		r := newFixture(t, Options{MaxPending: bound})
 		type call struct {
 			Call
 			at time.Duration
@@ -201,9 +201,9 @@ func checkBound(t *testing.T, seed uint64) {
 			return true
 		}
 		for range 400 {
-			switch x.below(7) {
+			switch x.IntN(7) {
 			case 0, 1:
-				d := time.Duration(1+x.below(20)) * milli
+				d := time.Duration(1+x.IntN(20)) * milli
 				c, err := r.AfterFunc(d, func() {})
 				if fits(err) {
 					calls = append(calls, call{c, r.since() + d})
@@ -211,13 +211,13 @@ func checkBound(t *testing.T, seed uint64) {
 			case 2:
 				var j *Job
 				var err error
-				switch d := time.Duration(1+x.below(5)) * milli; x.below(5) {
+				switch d := time.Duration(1+x.IntN(5)) * milli; x.IntN(5) {
 				case 0:
-					j, err = r.Every(d, func() {}, JobOptions{Missed: Missed(x.below(3))})
+					j, err = r.Every(d, func() {}, JobOptions{Missed: Missed(x.IntN(3))})
 				case 1:
 					j, err = r.EveryDelay(d, func() {}, JobOptions{Jitter: d})
 				case 2:
-					j, err = r.OnSchedule(each{d, 0}, func() {}, JobOptions{})
+					j, err = r.OnSchedule(multiples{d, 0}, func() {}, JobOptions{})
 				case 3:
 					j, err = r.At(r.wallNow().Add(1000*time.Hour), func() {}, JobOptions{})
 				case 4:
@@ -228,24 +228,24 @@ func checkBound(t *testing.T, seed uint64) {
 				}
 			case 3:
 				if len(calls) > 0 {
-					i := x.below(len(calls))
+					i := x.IntN(len(calls))
 					require.True(t, calls[i].Stop())
 					calls = append(calls[:i], calls[i+1:]...)
 					stopped++
 				}
 			case 4:
 				if len(jobs) > 0 {
-					i := x.below(len(jobs))
+					i := x.IntN(len(jobs))
 					require.True(t, jobs[i].Stop())
 					require.False(t, jobs[i].Stop())
 					jobs = append(jobs[:i], jobs[i+1:]...)
 					stopped++
 				}
 			case 5:
-				r.pass(time.Duration(x.below(10)) * milli)
+				r.advance(time.Duration(x.IntN(10)) * milli)
 				sweep()
 			case 6:
-				r.setWall(time.Duration(x.below(2000)-1000) * milli)
+				r.setWall(time.Duration(x.IntN(2000)-1000) * milli)
 			}
 			require.Equal(t, len(calls)+len(jobs), r.Len(), "seed %d", seed)
 			st := r.verify()
@@ -253,14 +253,14 @@ func checkBound(t *testing.T, seed uint64) {
 			require.LessOrEqual(t, st.JobWheel.Pending, len(jobs), "a job that has ended is on the wheel")
 			require.Equal(t, []uint64{ended, stopped, full, 0}, []uint64{st.Ended, st.Stopped, st.RefusedFull, st.RefusedClosed}, "seed %d", seed)
 		}
-		policy := policies[x.below(2)]
-		back, err := r.Shutdown(t.Context(), policy)
+		policy := policies[x.IntN(2)]
+		returned, err := r.Shutdown(t.Context(), policy)
 		require.NoError(t, err)
 		st := r.verify()
 		require.Zero(t, st.Pending)
 		held := len(calls) + len(jobs)
 		if policy == timingwheel.Return {
-			require.Len(t, back, held)
+			require.Len(t, returned, held)
 			require.Equal(t, []uint64{uint64(held), 0}, []uint64{st.Returned, st.Discarded})
 		} else {
 			require.Equal(t, []uint64{0, uint64(held)}, []uint64{st.Returned, st.Discarded})

@@ -24,7 +24,7 @@ type Job struct {
 	// Guarded by jobs.mu.
 
 	prev, next *Job              // in the list
-	place      timingwheel.Timer // on the calls' wheel, if there is a bound
+	slot       timingwheel.Timer // on the calls' wheel, if there is a bound
 
 	// mu is never held while the job's function, schedule or hook runs. Lock
 	// order: mu, then jobs.mu or wallClock.mu.
@@ -43,8 +43,8 @@ type Job struct {
 
 	timer     timingwheel.Timer // of the next run, while waiting
 	due       time.Time         // the planned time of the next run, or of the one in progress
-	at        time.Time         // due and its jitter
-	fires     time.Time         // at by the monotonic clock, as of when the timer was set; if wall
+	runAt     time.Time         // due and its jitter
+	firesAt   time.Time         // runAt by the monotonic clock, as of when the timer was set; if wall
 	last      time.Time         // the planned time of the run before; zero: none yet
 	plannedAt time.Time         // the job's clock when due was calculated
 	began     time.Time         // the job's clock when the last run began
@@ -91,7 +91,7 @@ func (s *Scheduler) start(j *Job) (*Job, error) {
 	now := j.now()
 	due, err := j.planner.first(now)
 	if identical(err, errNoRun) {
-		if err := s.jobs.refuse(); err != nil {
+		if err := s.jobs.checkOpen(); err != nil {
 			return nil, err
 		}
 		j.mu.Lock()
@@ -126,10 +126,10 @@ func (j *Job) armLocked() (err error) {
 	if j.wall {
 		j.timer, err = j.wheel.Schedule(j, j.delayLocked())
 	} else {
-		j.timer, err = j.wheel.ScheduleAt(j, j.at)
+		j.timer, err = j.wheel.ScheduleAt(j, j.runAt)
 	}
 	if err != nil {
-		return refusal(err)
+		return convertError(err)
 	}
 	j.state = jobWaiting
 	return nil
@@ -139,13 +139,13 @@ func (j *Job) armLocked() (err error) {
 // notes when that is by the monotonic clock.
 func (j *Job) delayLocked() time.Duration {
 	now := time.Now()
-	delay := j.at.Sub(j.scheduler.clock.reading(now))
-	j.fires = now.Add(delay)
+	delay := j.runAt.Sub(j.scheduler.clock.reading(now))
+	j.firesAt = now.Add(delay)
 	return delay
 }
 
 func (j *Job) setLocked(due time.Time, jitter time.Duration, now time.Time) {
-	j.due, j.at, j.plannedAt = due, due.Add(jitter), now
+	j.due, j.runAt, j.plannedAt = due, due.Add(jitter), now
 }
 
 func (j *Job) drawJitter() time.Duration {
@@ -181,7 +181,7 @@ func (j *Job) begin() bool {
 		return false
 	}
 	now := j.now()
-	if j.wall && now.Before(j.at) { // the wall clock was set back
+	if j.wall && now.Before(j.runAt) { // the wall clock was set back
 		err := j.armLocked()
 		if err == nil {
 			j.mu.Unlock()
@@ -237,11 +237,11 @@ func (j *Job) Err() error {
 	return j.err
 }
 
-// ending is how a job ends.
-type ending uint8
+// outcome is how a job ends.
+type outcome uint8
 
 const (
-	endedByItself ending = iota
+	endedByItself outcome = iota
 	endedByStop
 	endedByDiscard
 	endedByReturn
@@ -249,12 +249,12 @@ const (
 
 // endLocked ends the job, for good, and frees its slot. The caller unlocks by unlockAndReport,
 // unless it reports the end itself.
-func (j *Job) endLocked(how ending, err error) {
+func (j *Job) endLocked(how outcome, err error) {
 	if r, ok := j.planner.(*retry); ok && identical(err, ErrClosed) && r.err != nil {
 		err = &closedError{r.err}
 	}
 	j.wheel.Stop(j.timer) // no effect while the job runs
-	j.scheduler.jobs.leave(j, how)
+	j.scheduler.jobs.removeEnded(j, how)
 	j.unwatch()
 	j.state, j.err, j.unreported = jobEnded, err, true
 	j.timer = timingwheel.Timer{}

@@ -29,7 +29,7 @@ type jobs struct {
 	wheel  *timingwheel.Wheel[*Job] // nil: there was no job yet
 	first  *Job                     // the list, linked through the jobs, so it takes no extra memory
 	live   int                      // jobs that were admitted and have not ended
-	places int                      // timers on calls that hold a slot
+	slots  int                      // timers on calls that hold a slot
 	counts jobCounts
 	closed bool // no new jobs, and slots are freed
 }
@@ -39,10 +39,10 @@ type jobCounts struct {
 	stopped       uint64
 	ended         uint64
 	discarded     uint64
-	handedBack    uint64
+	returned      uint64
 	refusedFull   uint64 // by the jobs' wheel; jobs beyond the bound are in the count of calls
 	refusedClosed uint64
-	placesLeft    uint64 // slots freed
+	slotsFreed    uint64 // slots freed
 }
 
 func (l *jobs) init(calls *timingwheel.Wheel[func()], o Options) {
@@ -66,11 +66,11 @@ func (l *jobs) add(j *Job) {
 func (l *jobs) remove(j *Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.unlink(j)
+	l.unlinkLocked(j)
 }
 
-// unlink is called with mu held.
-func (l *jobs) unlink(j *Job) {
+// unlinkLocked removes a job from the list. It is called with mu held.
+func (l *jobs) unlinkLocked(j *Job) {
 	if j.prev != nil {
 		j.prev.next = j.next
 	} else {
@@ -99,7 +99,7 @@ func (l *jobs) byWallClock() []*Job {
 func (l *jobs) admitLocked(j *Job) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.refuseLocked(); err != nil {
+	if err := l.checkOpenLocked(); err != nil {
 		return err
 	}
 	if l.wheel == nil {
@@ -110,14 +110,14 @@ func (l *jobs) admitLocked(j *Job) error {
 	}
 	if l.bounded {
 		var err error
-		if j.place, err = l.calls.Schedule(neverDue, math.MaxInt64); err != nil {
-			return refusal(err) // counted there
+		if j.slot, err = l.calls.Schedule(neverDue, math.MaxInt64); err != nil {
+			return convertError(err) // counted there
 		}
-		l.places++
+		l.slots++
 	}
 	j.wheel = l.wheel
 	if err := j.armLocked(); err != nil {
-		l.leavePlace(j)
+		l.freeSlotLocked(j)
 		l.counts.refusedFull++
 		return err
 	}
@@ -126,15 +126,15 @@ func (l *jobs) admitLocked(j *Job) error {
 	return nil
 }
 
-// refuse refuses a job once a shutdown has begun. It is for a job that takes no slot, because
+// checkOpen refuses a job once a shutdown has begun. It is for a job that takes no slot, because
 // it has no run.
-func (l *jobs) refuse() error {
+func (l *jobs) checkOpen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.refuseLocked()
+	return l.checkOpenLocked()
 }
 
-func (l *jobs) refuseLocked() error {
+func (l *jobs) checkOpenLocked() error {
 	if !l.closed {
 		return nil
 	}
@@ -142,22 +142,22 @@ func (l *jobs) refuseLocked() error {
 	return ErrClosed
 }
 
-// leavePlace is called with mu held.
-func (l *jobs) leavePlace(j *Job) {
-	if l.calls.Stop(j.place) {
-		l.places--
-		l.counts.placesLeft++
+// freeSlotLocked frees the job's slot. It is called with mu held.
+func (l *jobs) freeSlotLocked(j *Job) {
+	if l.calls.Stop(j.slot) {
+		l.slots--
+		l.counts.slotsFreed++
 	}
-	j.place = timingwheel.Timer{}
+	j.slot = timingwheel.Timer{}
 }
 
-// leave removes an admitted job and counts its end.
-func (l *jobs) leave(j *Job, how ending) {
+// removeEnded removes an admitted job and counts its end.
+func (l *jobs) removeEnded(j *Job, how outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.unlink(j)
+	l.unlinkLocked(j)
 	l.live--
-	l.leavePlace(j)
+	l.freeSlotLocked(j)
 	switch how {
 	case endedByItself:
 		l.counts.ended++
@@ -166,7 +166,7 @@ func (l *jobs) leave(j *Job, how ending) {
 	case endedByDiscard:
 		l.counts.discarded++
 	case endedByReturn:
-		l.counts.handedBack++
+		l.counts.returned++
 	}
 }
 
@@ -180,7 +180,7 @@ func (l *jobs) close() *timingwheel.Wheel[*Job] {
 		// First, or calls would take the slots. The only possible error is an unknown policy.
 		_, _ = l.calls.Close(timingwheel.Await)
 		for j := l.first; j != nil; j = j.next {
-			l.leavePlace(j)
+			l.freeSlotLocked(j)
 		}
 	}
 	return l.wheel

@@ -33,20 +33,20 @@ func TestMissed(t *testing.T) {
 		t.Run(fmt.Sprintf("%v/%v", c.missed, c.first), func(t *testing.T) {
 			for _, wall := range []bool{false, true} {
 				synctest.Test(t, func(t *testing.T) {
-					r := newRig(t, Options{})
+					r := newFixture(t, Options{})
 					var done atomic.Bool
 					f := func() {
-						r.note()
+						r.record()
 						if !done.Swap(true) {
 							time.Sleep(c.first)
 						}
 					}
 					if wall {
-						r.on(each{10 * milli, 0}, f, JobOptions{Missed: c.missed})
+						r.on(multiples{10 * milli, 0}, f, JobOptions{Missed: c.missed})
 					} else {
 						r.every(10*milli, f, JobOptions{Missed: c.missed})
 					}
-					require.Equal(t, c.want, r.pass(65*milli))
+					require.Equal(t, c.want, r.advance(65*milli))
 				})
 			}
 		})
@@ -62,12 +62,12 @@ func TestMissedByBusyWorkers(t *testing.T) {
 		RunAll:   {45 * milli, 45 * milli, 45 * milli, 45 * milli, 50 * milli, 60 * milli},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{Workers: 1})
-			r.every(10*milli, r.note, JobOptions{Missed: missed})
+			r := newFixture(t, Options{Workers: 1})
+			r.every(10*milli, r.record, JobOptions{Missed: missed})
 			r.at(5*milli, func() { time.Sleep(40 * milli) })
 			called := time.Duration(0)
 			r.after(7*milli, func() { called = r.since() })
-			require.Equal(t, want, r.pass(65*milli))
+			require.Equal(t, want, r.advance(65*milli))
 			require.Equal(t, 7*milli, called)
 		})
 	}
@@ -79,16 +79,16 @@ func TestNextIsGivenThePlannedTime(t *testing.T) {
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
 		for _, jitter := range []time.Duration{0, 9 * milli} {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, Options{Workers: 1})
+				r := newFixture(t, Options{Workers: 1})
 				var args, given durations
-				s := by(func(t time.Time) time.Time {
-					args = append(args, t.Sub(r.born))
-					given = append(given, t.Add(30*milli).Sub(r.born))
+				s := scheduleFunc(func(t time.Time) time.Time {
+					args = append(args, t.Sub(r.created))
+					given = append(given, t.Add(30*milli).Sub(r.created))
 					return t.Add(30 * milli)
 				})
-				r.on(s, func() { r.note(); time.Sleep(10 * milli) }, JobOptions{Missed: missed, Jitter: jitter})
+				r.on(s, func() { r.record(); time.Sleep(10 * milli) }, JobOptions{Missed: missed, Jitter: jitter})
 				r.at(1015*milli, func() { time.Sleep(10 * milli) }) // the run of 1020 is late
-				runs := r.pass(3025 * milli)
+				runs := r.advance(3025 * milli)
 				require.Len(t, runs, 100)
 				require.Equal(t, times(0, 3000*milli, 30*milli), args)
 				for i, at := range runs {
@@ -107,13 +107,13 @@ func TestNextIsGivenThePlannedTime(t *testing.T) {
 // Jitter delays each run by at most its value, and does not shift the schedule.
 func TestJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
-		j := r.every(100*milli, r.note, JobOptions{Jitter: 50 * milli})
+		r := newFixture(t, Options{})
+		j := r.every(100*milli, r.record, JobOptions{Jitter: 50 * milli})
 		seen := map[time.Duration]int{}
 		for i := range 500 {
 			due := time.Duration(i+1) * 100 * milli
-			require.Equal(t, r.born.Add(due), j.Next(), "planned without jitter")
-			runs := r.passTo(due + 50*milli)
+			require.Equal(t, r.created.Add(due), j.Next(), "planned without jitter")
+			runs := r.advanceTo(due + 50*milli)
 			require.Len(t, runs, 1)
 			by := runs[0] - due
 			require.GreaterOrEqual(t, by, time.Duration(0))
@@ -124,15 +124,15 @@ func TestJitter(t *testing.T) {
 		j.Stop()
 
 		// The jitter of a wall job, and a jitter whose sum with the period overflows an int64.
-		r.passTo(time.Minute)
-		j = r.on(each{time.Second, 0}, r.note, JobOptions{Jitter: 100 * milli})
-		for i, at := range r.pass(100*time.Second - 1) {
+		r.advanceTo(time.Minute)
+		j = r.on(multiples{time.Second, 0}, r.record, JobOptions{Jitter: 100 * milli})
+		for i, at := range r.advance(100*time.Second - 1) {
 			require.GreaterOrEqual(t, at, time.Minute+time.Duration(i+1)*time.Second)
 			require.LessOrEqual(t, at, time.Minute+time.Duration(i+1)*time.Second+100*milli)
 		}
 		j.Stop()
-		j = r.every(1<<63-1, r.note, JobOptions{Jitter: 1<<63 - 1})
-		require.Empty(t, r.pass(10000*time.Hour))
+		j = r.every(1<<63-1, r.record, JobOptions{Jitter: 1<<63 - 1})
+		require.Empty(t, r.advance(10000*time.Hour))
 		require.True(t, j.Stop())
 	})
 }
@@ -159,9 +159,9 @@ func TestMissedByTheTimeWithJitter(t *testing.T) {
 		{RunAll, 10, 45, 9, 20},
 	} {
 		var given durations
-		p := &recurring{by(func(t time.Time) time.Time {
+		p := &recurring{scheduleFunc(func(t time.Time) time.Time {
 			given = append(given, t.Sub(start)/second)
-			return each{10 * second, 0}.Next(t)
+			return multiples{10 * second, 0}.Next(t)
 		}), c.missed, true}
 		at := func(d time.Duration) time.Time { return start.Add(d * second) }
 		next, err := p.after(at(10), at(c.began), at(c.now), c.jitter*second)
@@ -217,7 +217,7 @@ func TestAfterStep(t *testing.T) {
 
 // A run ends at a time before its own, because the clock was set back during the run: by a
 // second or more, that time repeats.
-func TestAfterARunThatTheClockWasSetBackIn(t *testing.T) {
+func TestClockSetBackDuringRun(t *testing.T) {
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(ms time.Duration) time.Time { return start.Add(ms * milli) }
 	for _, c := range []struct {
@@ -231,7 +231,7 @@ func TestAfterARunThatTheClockWasSetBackIn(t *testing.T) {
 		{Coalesce, 10_000, 30_500, 29_501, 40_000},
 		{Coalesce, 10_000, 30_500, 29_500, 30_000}, // a run that it stood for repeats
 	} {
-		p := &recurring{each{10 * time.Second, 0}, c.missed, true}
+		p := &recurring{multiples{10 * time.Second, 0}, c.missed, true}
 		next, err := p.after(at(c.last), at(c.began), at(c.now), 0)
 		require.NoError(t, err)
 		require.Equal(t, at(c.want), next, "%+v", c)
@@ -244,15 +244,15 @@ func TestJitterBeyondThePeriod(t *testing.T) {
 	const period, jitter = 10 * milli, 100 * milli
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{})
+			r := newFixture(t, Options{})
 			var args durations // the planned time of each run, except the first
-			start := rate{r.born, period}
-			j := r.on(by(func(t time.Time) time.Time {
-				args = append(args, t.Sub(r.born))
+			start := rate{r.created, period}
+			j := r.on(scheduleFunc(func(t time.Time) time.Time {
+				args = append(args, t.Sub(r.created))
 				return start.Next(t)
-			}), r.note, JobOptions{Missed: missed, Jitter: jitter})
-			runs := r.pass(60 * time.Second)
-			next := j.Next().Sub(r.born)
+			}), r.record, JobOptions{Missed: missed, Jitter: jitter})
+			runs := r.advance(60 * time.Second)
+			next := j.Next().Sub(r.created)
 			require.GreaterOrEqual(t, next, 60*time.Second-jitter, "it fell behind")
 			require.LessOrEqual(t, next, 60*time.Second+period)
 			for i, at := range runs {
@@ -281,17 +281,17 @@ func TestMissedInASuspend(t *testing.T) {
 	const hour = time.Hour
 	for missed, want := range map[Missed]int{Skip: 0, Coalesce: 1, RunAll: 1} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{})
-			j := r.on(each{24 * hour, 0}, r.note, JobOptions{Missed: missed})
-			require.Empty(t, r.pass(23*hour+milli/3))
+			r := newFixture(t, Options{})
+			j := r.on(multiples{24 * hour, 0}, r.record, JobOptions{Missed: missed})
+			require.Empty(t, r.advance(23*hour+milli/3))
 			r.setWall(8 * hour)
-			runs := r.pass(2 * time.Second)
+			runs := r.advance(2 * time.Second)
 			require.Len(t, runs, want)
 			for _, at := range runs {
 				require.LessOrEqual(t, at, 23*hour+time.Second+milli)
 			}
-			require.Equal(t, r.born.Add(48*hour), j.Next())
-			require.Equal(t, durations{40 * hour}, r.pass(18*hour), "which the clock shows as 48:00")
+			require.Equal(t, r.created.Add(48*hour), j.Next())
+			require.Equal(t, durations{40 * hour}, r.advance(18*hour), "which the clock shows as 48:00")
 		})
 	}
 }
@@ -302,13 +302,13 @@ func TestSeveralMissedInASuspend(t *testing.T) {
 	for missed, want := range map[Missed]int{Skip: 0, Coalesce: 1, RunAll: 5} {
 		for _, jitter := range []time.Duration{0, time.Second} {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, Options{})
-				j := r.on(each{time.Hour, 0}, r.note, JobOptions{Missed: missed, Jitter: jitter})
-				require.Empty(t, r.pass(30*time.Minute))
+				r := newFixture(t, Options{})
+				j := r.on(multiples{time.Hour, 0}, r.record, JobOptions{Missed: missed, Jitter: jitter})
+				require.Empty(t, r.advance(30*time.Minute))
 				r.setWall(5 * time.Hour) // 5:30
-				require.Len(t, r.pass(3*time.Second), want)
-				require.Equal(t, r.born.Add(6*time.Hour), j.Next())
-				require.Empty(t, r.pass(29*time.Minute))
+				require.Len(t, r.advance(3*time.Second), want)
+				require.Equal(t, r.created.Add(6*time.Hour), j.Next())
+				require.Empty(t, r.advance(29*time.Minute))
 			})
 		}
 	}
@@ -319,16 +319,16 @@ func TestSmallStepPastARun(t *testing.T) {
 	for _, missed := range []Missed{Skip, Coalesce, RunAll} {
 		for by, want := range map[time.Duration]int{1350 * milli: 1, 1990 * milli: 1, 2010 * milli: 0, time.Minute: 0} {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, Options{})
-				j := r.on(each{time.Hour, 0}, r.note, JobOptions{Missed: missed})
-				r.pass(time.Hour - 1300*milli) // it is noticed 300 ms later
+				r := newFixture(t, Options{})
+				j := r.on(multiples{time.Hour, 0}, r.record, JobOptions{Missed: missed})
+				r.advance(time.Hour - 1300*milli) // it is noticed 300 ms later
 				r.setWall(by)
-				runs := r.pass(time.Minute)
+				runs := r.advance(time.Minute)
 				if missed != Skip {
 					want = 1
 				}
 				require.Len(t, runs, want, "%v %v", missed, by)
-				require.Equal(t, r.born.Add(2*time.Hour), j.Next())
+				require.Equal(t, r.created.Add(2*time.Hour), j.Next())
 			})
 		}
 	}
@@ -339,24 +339,24 @@ func TestSmallStepPastARun(t *testing.T) {
 func TestStepDuringALateRun(t *testing.T) {
 	for _, by := range []time.Duration{0, 20 * milli, -20 * milli, 5 * time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{Workers: 1})
+			r := newFixture(t, Options{Workers: 1})
 			r.at(45*time.Second, func() { time.Sleep(45 * time.Second) })
-			j := r.on(each{time.Minute, 0}, r.note, JobOptions{})
-			r.passTo(61 * time.Second)
+			j := r.on(multiples{time.Minute, 0}, r.record, JobOptions{})
+			r.advanceTo(61 * time.Second)
 			r.setWall(by)
-			r.passTo(70 * time.Second)
+			r.advanceTo(70 * time.Second)
 			r.setWall(by * 2)
-			require.Equal(t, durations{90 * time.Second}, r.passTo(91*time.Second), by)
+			require.Equal(t, durations{90 * time.Second}, r.advanceTo(91*time.Second), by)
 			require.True(t, j.Next().After(r.wallNow()))
 		})
 	}
 	// So is a run that waits for its tick; the check starts it.
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{Tick: 15 * time.Second})
-		r.on(each{time.Hour, 5 * time.Second}, r.note, JobOptions{})
-		r.passTo(7 * time.Second)
+		r := newFixture(t, Options{Tick: 15 * time.Second})
+		r.on(multiples{time.Hour, 5 * time.Second}, r.record, JobOptions{})
+		r.advanceTo(7 * time.Second)
 		r.setWall(20 * milli)
-		require.Equal(t, durations{8 * time.Second}, r.passTo(16*time.Second), "by the check")
+		require.Equal(t, durations{8 * time.Second}, r.advanceTo(16*time.Second), "by the check")
 	})
 }
 
@@ -376,14 +376,14 @@ func FuzzMissed(f *testing.F) {
 
 func checkMissed(t *testing.T, seed uint64) {
 	t.Helper()
-	x := newDraws(seed)
-	missed := Missed(x.below(3))
-	period := time.Duration(1+x.below(20)) * milli
-	wall := x.below(2) == 1
+	x := newRand(seed)
+	missed := Missed(x.IntN(3))
+	period := time.Duration(1+x.IntN(20)) * milli
+	wall := x.IntN(2) == 1
 	slow := make(durations, 200)
 	for i := range slow {
-		if x.below(4) == 0 {
-			slow[i] = time.Duration(x.below(100)) * milli
+		if x.IntN(4) == 0 {
+			slow[i] = time.Duration(x.IntN(100)) * milli
 		}
 	}
 	const end = 2 * time.Second
@@ -413,10 +413,10 @@ func checkMissed(t *testing.T, seed uint64) {
 	}
 
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
+		r := newFixture(t, Options{})
 		n := 0
 		f := func() {
-			r.note()
+			r.record()
 			n++
 			time.Sleep(slow[n%len(slow)])
 		}
@@ -426,6 +426,6 @@ func checkMissed(t *testing.T, seed uint64) {
 		} else {
 			r.every(period, f, JobOptions{Missed: missed})
 		}
-		require.Equal(t, want, r.pass(end), "seed %d: %v every %v", seed, missed, period)
+		require.Equal(t, want, r.advance(end), "seed %d: %v every %v", seed, missed, period)
 	})
 }

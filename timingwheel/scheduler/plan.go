@@ -36,12 +36,14 @@ func (single) after(time.Time, time.Time, time.Time, time.Duration) (time.Time, 
 	return time.Time{}, errNoRun
 }
 
-// pause is the planner of EveryDelay.
-type pause time.Duration
+// fixedDelay is the planner of EveryDelay.
+type fixedDelay time.Duration
 
-func (p pause) first(now time.Time) (time.Time, error) { return now.Add(time.Duration(p)), nil }
+func (p fixedDelay) first(now time.Time) (time.Time, error) { return now.Add(time.Duration(p)), nil }
 
-func (p pause) after(_, _, now time.Time, _ time.Duration) (time.Time, error) { return p.first(now) }
+func (p fixedDelay) after(_, _, now time.Time, _ time.Duration) (time.Time, error) {
+	return p.first(now)
+}
 
 // recurring is the planner of Every and OnSchedule.
 type recurring struct {
@@ -198,8 +200,8 @@ func (j *Job) afterStepLocked() (p *recurring, from, now time.Time, changed bool
 		return nil, from, now, false
 	}
 	now = j.now()
-	late := !j.fires.After(time.Now())
-	from, changed = p.afterStep(j.last, j.began, j.plannedAt, j.at, now, late)
+	late := !j.firesAt.After(time.Now())
+	from, changed = p.afterStep(j.last, j.began, j.plannedAt, j.runAt, now, late)
 	return p, from, now, changed
 }
 
@@ -215,19 +217,19 @@ func (j *Job) unlocked(f func() (time.Time, error)) (due time.Time, err error) {
 // planAll corrects the plans of jobs. It begins with jobs that call no schedule, so that a slow
 // schedule delays only jobs that also call theirs.
 func planAll(jobs []*Job) {
-	var asking []*Job
+	var calling []*Job
 	jobs = slices.DeleteFunc(jobs, func(j *Job) bool {
-		asks := j.asks()
-		if asks {
-			asking = append(asking, j)
+		calls := j.callsSchedule()
+		if calls {
+			calling = append(calling, j)
 		}
-		return asks
+		return calls
 	})
-	forEach(append(jobs, asking...), func(j *Job) { j.plan(clockStepped) })
+	forEach(append(jobs, calling...), func(j *Job) { j.plan(clockStepped) })
 }
 
-// asks reports whether replanLocked would call the schedule now.
-func (j *Job) asks() bool {
+// callsSchedule reports whether replanLocked would call the schedule now.
+func (j *Job) callsSchedule() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.state != jobWaiting {

@@ -41,7 +41,7 @@ func (s *Scheduler) EveryDelay(delay time.Duration, f func(), o JobOptions) (*Jo
 	if delay <= 0 {
 		return nil, fmt.Errorf("scheduler: the delay of EveryDelay is %v, must be more than 0", delay)
 	}
-	return s.startJob(pause(delay), false, f, o)
+	return s.startJob(fixedDelay(delay), false, f, o)
 }
 
 // OnSchedule calls f at the times of a schedule, by the wall clock. If that is set by more than

@@ -16,9 +16,9 @@ import (
 var errTry = errors.New("try again")
 
 // failing returns a function for Retry that fails n times.
-func (r *rig) failing(n int) func() error {
+func (r *fixture) failing(n int) func() error {
 	return func() error {
-		r.note()
+		r.record()
 		if n--; n >= 0 {
 			return errTry
 		}
@@ -43,16 +43,16 @@ func TestRetryBackoff(t *testing.T) {
 		{RetryOptions{Base: second, Factor: 1e300, Max: 2 * second}, durations{second, 2 * second, 4 * second, 6 * second, 8 * second}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{})
+			r := newFixture(t, Options{})
 			var e ends
-			c.o.FixedBackoff, c.o.OnEnd = true, e.note
+			c.o.FixedBackoff, c.o.OnEnd = true, e.record
 			j := r.job(r.Retry(second, r.failing(4), c.o))
-			require.Equal(t, r.born.Add(second), j.Next())
+			require.Equal(t, r.created.Add(second), j.Next())
 			require.Equal(t, 1, r.Len())
 			// On the wheel, which rounds up to the millisecond.
-			require.Equal(t, c.want, r.pass(time.Hour), "%+v", c.o)
+			require.Equal(t, c.want, r.advance(time.Hour), "%+v", c.o)
 			require.NoError(t, j.Err())
-			require.Equal(t, []error{nil}, e.noted())
+			require.Equal(t, []error{nil}, e.recorded())
 			require.Zero(t, j.Next())
 			require.Zero(t, r.Len())
 			require.False(t, j.Stop())
@@ -60,19 +60,19 @@ func TestRetryBackoff(t *testing.T) {
 	}
 	// A long attempt shifts the following ones.
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
+		r := newFixture(t, Options{})
 		fail := r.failing(2)
 		r.job(r.Retry(-1, func() error { defer time.Sleep(time.Minute); return fail() }, RetryOptions{Base: time.Second, FixedBackoff: true}))
-		require.Equal(t, durations{0, 61 * time.Second, 123 * time.Second}, r.pass(time.Hour))
+		require.Equal(t, durations{0, 61 * time.Second, 123 * time.Second}, r.advance(time.Hour))
 	})
 }
 
 // Full jitter: each wait is between zero and the backoff, and comes near both.
 func TestRetryFullJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
-		j := r.job(r.Retry(0, func() error { r.note(); return errTry }, RetryOptions{Base: time.Second, Factor: 1}))
-		runs := r.pass(time.Hour)
+		r := newFixture(t, Options{})
+		j := r.job(r.Retry(0, func() error { r.record(); return errTry }, RetryOptions{Base: time.Second, Factor: 1}))
+		runs := r.advance(time.Hour)
 		require.True(t, j.Stop())
 		low, high := 0, 0
 		for i := range len(runs) - 1 {
@@ -134,26 +134,26 @@ func TestRetryShortestBackoff(t *testing.T) {
 func TestRetryGivesUp(t *testing.T) {
 	for _, attempts := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{})
+			r := newFixture(t, Options{})
 			var e ends
-			j := r.job(r.Retry(0, r.failing(99), RetryOptions{MaxAttempts: attempts, OnEnd: e.note}))
-			require.Len(t, r.pass(time.Hour), attempts)
+			j := r.job(r.Retry(0, r.failing(99), RetryOptions{MaxAttempts: attempts, OnEnd: e.record}))
+			require.Len(t, r.advance(time.Hour), attempts)
 			require.ErrorIs(t, j.Err(), ErrGaveUp)
 			require.ErrorIs(t, j.Err(), errTry)
-			require.Equal(t, []error{j.Err()}, e.noted())
+			require.Equal(t, []error{j.Err()}, e.recorded())
 			require.Zero(t, r.Len())
 			require.Equal(t, uint64(1), r.Stats().Ended)
 
-			j = r.job(r.Retry(0, r.failing(attempts-1), RetryOptions{MaxAttempts: attempts, OnEnd: e.note}))
-			require.Len(t, r.pass(time.Hour), attempts)
+			j = r.job(r.Retry(0, r.failing(attempts-1), RetryOptions{MaxAttempts: attempts, OnEnd: e.record}))
+			require.Len(t, r.advance(time.Hour), attempts)
 			require.NoError(t, j.Err())
-			require.Equal(t, []error{nil}, e.noted())
+			require.Equal(t, []error{nil}, e.recorded())
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
+		r := newFixture(t, Options{})
 		j := r.job(r.Retry(0, r.failing(99), RetryOptions{MaxAttempts: 3}))
-		r.pass(time.Hour)
+		r.advance(time.Hour)
 		require.EqualError(t, j.Err(), "scheduler: gave up after 3 attempts: try again")
 	})
 }
@@ -162,10 +162,10 @@ func TestRetryGivesUp(t *testing.T) {
 func TestRetryPanics(t *testing.T) {
 	for _, crash := range []func(){func() { panic("boo") }, runtime.Goexit} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{OnPanic: func(timingwheel.Panic) {}})
+			r := newFixture(t, Options{OnPanic: func(timingwheel.Panic) {}})
 			n := 0
 			j := r.job(r.Retry(0, func() error {
-				r.note()
+				r.record()
 				if n++; n == 2 {
 					crash()
 				}
@@ -174,50 +174,50 @@ func TestRetryPanics(t *testing.T) {
 				}
 				return nil
 			}, RetryOptions{}))
-			require.Len(t, r.pass(time.Hour), 4)
+			require.Len(t, r.advance(time.Hour), 4)
 			require.NoError(t, j.Err())
 
 			j = r.job(r.Retry(0, func() error { crash(); return nil }, RetryOptions{MaxAttempts: 2}))
-			r.pass(time.Hour)
+			r.advance(time.Hour)
 			require.ErrorIs(t, j.Err(), ErrGaveUp)
 			require.ErrorIs(t, j.Err(), ErrPanicked)
 		})
 	}
 }
 
-// asked is an error that records calls of its methods, and matches any error.
-type asked struct{ calls *[]string }
+// countingError is an error that records calls of its methods, and matches any error.
+type countingError struct{ calls *[]string }
 
-func (e asked) note(method string) { *e.calls = append(*e.calls, method) }
+func (e countingError) record(method string) { *e.calls = append(*e.calls, method) }
 
-func (e asked) Error() string { e.note("Error"); return "asked" }
+func (e countingError) Error() string { e.record("Error"); return "asked" }
 
-func (e asked) Is(error) bool { e.note("Is"); return true }
+func (e countingError) Is(error) bool { e.record("Is"); return true }
 
-func (e asked) Unwrap() error { e.note("Unwrap"); return nil }
+func (e countingError) Unwrap() error { e.record("Unwrap"); return nil }
 
 // However a Retry ends, no method of its errors is called for that, and the error does not
 // determine how it ended.
 func TestRetryCallsNoMethodOfErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
+		r := newFixture(t, Options{})
 		var calls []string
 		var e ends
-		j := r.job(r.Retry(0, func() error { return asked{&calls} }, RetryOptions{MaxAttempts: 2, OnEnd: e.note}))
-		r.pass(time.Hour)
+		j := r.job(r.Retry(0, func() error { return countingError{&calls} }, RetryOptions{MaxAttempts: 2, OnEnd: e.record}))
+		r.advance(time.Hour)
 		require.Empty(t, calls)
-		require.Len(t, e.noted(), 1)
+		require.Len(t, e.recorded(), 1)
 		require.EqualError(t, j.Err(), "scheduler: gave up after 2 attempts: asked")
 		require.ErrorIs(t, j.Err(), ErrGaveUp)
-		var last asked
+		var last countingError
 		require.ErrorAs(t, j.Err(), &last)
 	})
 	for _, policy := range policies {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{})
+			r := newFixture(t, Options{})
 			var calls []string
-			j := r.job(r.Retry(0, func() error { return asked{&calls} }, RetryOptions{Base: time.Minute, FixedBackoff: true}))
-			r.pass(time.Second)
+			j := r.job(r.Retry(0, func() error { return countingError{&calls} }, RetryOptions{Base: time.Minute, FixedBackoff: true}))
+			r.advance(time.Second)
 			_, err := r.Shutdown(t.Context(), policy)
 			require.NoError(t, err)
 			require.Empty(t, calls)
@@ -227,20 +227,20 @@ func TestRetryCallsNoMethodOfErrors(t *testing.T) {
 	}
 	// An error that matches one of this package: another scheduler was closed.
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
+		r := newFixture(t, Options{})
 		j := r.job(r.Retry(0, func() error { return ErrClosed }, RetryOptions{MaxAttempts: 2}))
 		k := r.job(r.Retry(0, func() error { return errNoRun }, RetryOptions{MaxAttempts: 2}))
-		r.pass(time.Hour)
+		r.advance(time.Hour)
 		require.EqualError(t, j.Err(), "scheduler: gave up after 2 attempts: scheduler: closed")
 		require.EqualError(t, k.Err(), "scheduler: gave up after 2 attempts: no further run")
 	})
 	// An error whose methods panic.
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
+		r := newFixture(t, Options{})
 		f := func() error { var e *fs.PathError; return e }
 		j := r.job(r.Retry(0, f, RetryOptions{MaxAttempts: 1}))
 		k := r.job(r.Retry(0, f, RetryOptions{Base: time.Hour, FixedBackoff: true}))
-		r.pass(time.Second)
+		r.advance(time.Second)
 		require.Equal(t, 1, r.Len())
 		_, err := r.Shutdown(t.Context(), timingwheel.Discard)
 		require.NoError(t, err)
@@ -252,15 +252,15 @@ func TestRetryCallsNoMethodOfErrors(t *testing.T) {
 // Stopped between two attempts, and within one.
 func TestRetryStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{MaxPending: 1})
+		r := newFixture(t, Options{MaxPending: 1})
 		j := r.job(r.Retry(0, r.failing(99), RetryOptions{Base: time.Minute, FixedBackoff: true}))
-		require.Len(t, r.pass(time.Second), 1)
-		_, err := r.AfterFunc(0, r.note)
-		require.ErrorIs(t, err, ErrFull, "it keeps its place between attempts")
-		require.Equal(t, r.born.Add(time.Minute), j.Next())
+		require.Len(t, r.advance(time.Second), 1)
+		_, err := r.AfterFunc(0, r.record)
+		require.ErrorIs(t, err, ErrFull, "it keeps its slot between attempts")
+		require.Equal(t, r.created.Add(time.Minute), j.Next())
 		require.True(t, j.Stop())
 		require.NoError(t, j.Err())
-		require.Empty(t, r.pass(time.Hour))
+		require.Empty(t, r.advance(time.Hour))
 	})
 }
 
@@ -268,37 +268,37 @@ func TestRetryStop(t *testing.T) {
 func TestRetryShutdown(t *testing.T) {
 	for _, policy := range policies {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{})
+			r := newFixture(t, Options{})
 			var e ends
 			attempts := 0
-			j := r.job(r.Retry(0, func() error { attempts++; return errTry }, RetryOptions{Base: time.Minute, FixedBackoff: true, OnEnd: e.note}))
-			r.pass(time.Second)
-			back, err := r.Shutdown(t.Context(), policy)
+			j := r.job(r.Retry(0, func() error { attempts++; return errTry }, RetryOptions{Base: time.Minute, FixedBackoff: true, OnEnd: e.record}))
+			r.advance(time.Second)
+			returned, err := r.Shutdown(t.Context(), policy)
 			require.NoError(t, err)
 			require.ErrorIs(t, j.Err(), ErrClosed)
 			require.ErrorIs(t, j.Err(), errTry)
-			require.Equal(t, []error{j.Err()}, e.noted())
+			require.Equal(t, []error{j.Err()}, e.recorded())
 			if policy == timingwheel.Return {
-				require.Len(t, back, 1)
-				require.Equal(t, j, back[0].Job)
-				require.Equal(t, r.born.Add(time.Minute), back[0].Deadline)
-				back[0].Func()
+				require.Len(t, returned, 1)
+				require.Equal(t, j, returned[0].Job)
+				require.Equal(t, r.created.Add(time.Minute), returned[0].Deadline)
+				returned[0].Func()
 				require.Equal(t, 2, attempts)
 				require.Equal(t, 1, j.planner.(*retry).attempts, "that was none of the job's")
 				return
 			}
-			require.Empty(t, back)
+			require.Empty(t, returned)
 			require.Equal(t, policy >= timingwheel.RunNow, attempts == 2)
 		})
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{})
+			r := newFixture(t, Options{})
 			j := r.job(r.Retry(time.Second, func() error { time.Sleep(time.Minute); return nil }, RetryOptions{}))
 			k := r.job(r.Retry(time.Second, func() error { time.Sleep(time.Minute); return errTry }, RetryOptions{}))
 			never := r.job(r.Retry(time.Hour, func() error { return nil }, RetryOptions{}))
-			r.pass(2 * time.Second)
-			back, err := r.Shutdown(t.Context(), policy)
+			r.advance(2 * time.Second)
+			returned, err := r.Shutdown(t.Context(), policy)
 			require.NoError(t, err)
-			require.Equal(t, policy == timingwheel.Return, len(back) == 1)
+			require.Equal(t, policy == timingwheel.Return, len(returned) == 1)
 			require.NoError(t, j.Err(), "it succeeded")
 			require.ErrorIs(t, k.Err(), ErrClosed)
 			require.ErrorIs(t, k.Err(), errTry)

@@ -61,13 +61,13 @@ func (s *Scheduler) AfterFunc(delay time.Duration, f func()) (Call, error) {
 	}
 	t, err := s.calls.Schedule(f, delay)
 	if err != nil {
-		return Call{}, refusal(err)
+		return Call{}, convertError(err)
 	}
 	return Call{s.calls, t}, nil
 }
 
-// refusal converts an error of the wheel to this package's.
-func refusal(err error) error {
+// convertError converts an error of the wheel to this package's.
+func convertError(err error) error {
 	if errors.Is(err, timingwheel.ErrClosed) {
 		return ErrClosed
 	}
@@ -115,7 +115,7 @@ func (s *Scheduler) Len() int {
 	s.mustBeMade()
 	s.jobs.mu.Lock()
 	defer s.jobs.mu.Unlock()
-	return s.calls.Len() - s.jobs.places + s.jobs.live
+	return s.calls.Len() - s.jobs.slots + s.jobs.live
 }
 
 func (s *Scheduler) mustBeMade() {

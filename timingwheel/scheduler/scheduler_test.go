@@ -38,11 +38,11 @@ func TestOptions(t *testing.T) {
 // Bad arguments are errors that name the argument, its value and its range; nothing is
 // scheduled or counted.
 func TestBadArguments(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	c, err := r.AfterFunc(0, nil)
 	require.EqualError(t, err, "scheduler: the function is nil")
 	require.Zero(t, c)
-	inAnHour := by(func(t time.Time) time.Time { return t.Add(time.Hour) })
+	inAnHour := scheduleFunc(func(t time.Time) time.Time { return t.Add(time.Hour) })
 	fail := func() error { return nil }
 	for _, c := range []struct {
 		want string
@@ -53,12 +53,12 @@ func TestBadArguments(t *testing.T) {
 		{"the function is nil", func() (*Job, error) { return r.At(time.Now(), nil, JobOptions{}) }},
 		{"the function is nil", func() (*Job, error) { return r.OnSchedule(inAnHour, nil, JobOptions{}) }},
 		{"the function is nil", func() (*Job, error) { return r.Retry(1, nil, RetryOptions{}) }},
-		{"the period of Every is 0s, must be more than 0", func() (*Job, error) { return r.Every(0, r.note, JobOptions{}) }},
-		{"the period of Every is -1s, must be more than 0", func() (*Job, error) { return r.Every(-time.Second, r.note, JobOptions{}) }},
-		{"the delay of EveryDelay is 0s, must be more than 0", func() (*Job, error) { return r.EveryDelay(0, r.note, JobOptions{}) }},
-		{"the schedule of OnSchedule is nil", func() (*Job, error) { return r.OnSchedule(nil, r.note, JobOptions{}) }},
-		{"JobOptions.Missed is Missed(3), must be Skip, Coalesce or RunAll", func() (*Job, error) { return r.Every(1, r.note, JobOptions{Missed: 3}) }},
-		{"JobOptions.Jitter is -1ns, must be at least 0", func() (*Job, error) { return r.At(time.Now(), r.note, JobOptions{Jitter: -1}) }},
+		{"the period of Every is 0s, must be more than 0", func() (*Job, error) { return r.Every(0, r.record, JobOptions{}) }},
+		{"the period of Every is -1s, must be more than 0", func() (*Job, error) { return r.Every(-time.Second, r.record, JobOptions{}) }},
+		{"the delay of EveryDelay is 0s, must be more than 0", func() (*Job, error) { return r.EveryDelay(0, r.record, JobOptions{}) }},
+		{"the schedule of OnSchedule is nil", func() (*Job, error) { return r.OnSchedule(nil, r.record, JobOptions{}) }},
+		{"JobOptions.Missed is Missed(3), must be Skip, Coalesce or RunAll", func() (*Job, error) { return r.Every(1, r.record, JobOptions{Missed: 3}) }},
+		{"JobOptions.Jitter is -1ns, must be at least 0", func() (*Job, error) { return r.At(time.Now(), r.record, JobOptions{Jitter: -1}) }},
 		{"RetryOptions.Base is -1ns, must be at least 1ns", func() (*Job, error) { return r.Retry(1, fail, RetryOptions{Base: -1}) }},
 		{"RetryOptions.Factor is 0.9, must be at least 1, and finite", func() (*Job, error) { return r.Retry(1, fail, RetryOptions{Factor: 0.9}) }},
 		{"RetryOptions.Factor is NaN, must be at least 1, and finite", func() (*Job, error) { return r.Retry(1, fail, RetryOptions{Factor: math.NaN()}) }},
@@ -89,7 +89,7 @@ func TestZeroValues(t *testing.T) {
 		func() { _, _ = s.AfterFunc(0, func() {}) },
 		func() { _, _ = s.Every(1, func() {}, JobOptions{}) },
 		func() { _, _ = s.EveryDelay(1, func() {}, JobOptions{}) },
-		func() { _, _ = s.OnSchedule(each{time.Hour, 0}, func() {}, JobOptions{}) },
+		func() { _, _ = s.OnSchedule(multiples{time.Hour, 0}, func() {}, JobOptions{}) },
 		func() { _, _ = s.At(time.Now(), func() {}, JobOptions{}) },
 		func() { _, _ = s.Retry(1, func() error { return nil }, RetryOptions{}) },
 		func() { s.Len() },
@@ -115,7 +115,7 @@ func TestZeroValues(t *testing.T) {
 // Waiting calls and jobs are on the levels of their own wheels.
 func TestLevels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{Shards: 1})
+		r := newFixture(t, Options{Shards: 1})
 		count := func(levels []timingwheel.Level) (n int) {
 			for _, l := range levels {
 				n += l.Pending
@@ -125,9 +125,9 @@ func TestLevels(t *testing.T) {
 		calls, jobs := r.Levels()
 		require.Empty(t, calls)
 		require.Empty(t, jobs, "before the first job")
-		r.after(time.Second, r.note)
-		r.after(time.Minute, r.note)
-		r.every(time.Hour, r.note, JobOptions{})
+		r.after(time.Second, r.record)
+		r.after(time.Minute, r.record)
+		r.every(time.Hour, r.record, JobOptions{})
 		calls, jobs = r.Levels()
 		require.Equal(t, []int{2, 1}, []int{count(calls), count(jobs)})
 	})
@@ -135,27 +135,27 @@ func TestLevels(t *testing.T) {
 
 func TestAfterFunc(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
-		c := r.after(10*milli, r.note)
+		r := newFixture(t, Options{})
+		c := r.after(10*milli, r.record)
 		require.Equal(t, 1, r.Len())
 		at, ok := c.Deadline() // T17
 		require.True(t, ok)
-		require.Equal(t, 10*milli, at.Sub(r.born))
-		require.Empty(t, r.pass(10*milli-1)) // T1
-		require.Equal(t, durations{10 * milli}, r.pass(1))
+		require.Equal(t, 10*milli, at.Sub(r.created))
+		require.Empty(t, r.advance(10*milli-1)) // T1
+		require.Equal(t, durations{10 * milli}, r.advance(1))
 		require.Zero(t, r.Len())
 		require.False(t, c.Stop())
 		require.False(t, c.Reset(milli), "unlike time.Timer's, it arms nothing (T5)")
 		_, ok = c.Deadline()
 		require.False(t, ok)
-		require.Empty(t, r.pass(time.Hour))
+		require.Empty(t, r.advance(time.Hour))
 
-		r.after(0, r.note)
-		r.after(-1, r.note)
-		r.after(math.MinInt64, r.note)
-		require.Len(t, r.pass(0), 3) // T7
-		never := r.after(math.MaxInt64, r.note)
-		require.Empty(t, r.pass(1000*time.Hour)) // T8
+		r.after(0, r.record)
+		r.after(-1, r.record)
+		r.after(math.MinInt64, r.record)
+		require.Len(t, r.advance(0), 3) // T7
+		never := r.after(math.MaxInt64, r.record)
+		require.Empty(t, r.advance(1000*time.Hour)) // T8
 		require.True(t, never.Stop())
 	})
 }
@@ -163,30 +163,30 @@ func TestAfterFunc(t *testing.T) {
 // T4, T5: Stop and Reset, and from within the function itself.
 func TestCallStopReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
-		c := r.after(10*milli, r.note)
+		r := newFixture(t, Options{})
+		c := r.after(10*milli, r.record)
 		require.True(t, c.Stop())
 		require.False(t, c.Stop())
 		require.False(t, c.Reset(milli))
-		require.Empty(t, r.pass(time.Second))
+		require.Empty(t, r.advance(time.Second))
 
-		r.born = time.Now()
-		c = r.after(10*milli, r.note)
+		r.created = time.Now()
+		c = r.after(10*milli, r.record)
 		require.True(t, c.Reset(5*milli))
-		require.Equal(t, durations{5 * milli}, r.pass(time.Second))
+		require.Equal(t, durations{5 * milli}, r.advance(time.Second))
 
-		r.born = time.Now()
-		c = r.after(10*milli, r.note)
-		require.Empty(t, r.pass(9*milli))
+		r.created = time.Now()
+		c = r.after(10*milli, r.record)
+		require.Empty(t, r.advance(9*milli))
 		require.True(t, c.Reset(10*milli))
-		require.Equal(t, durations{19 * milli}, r.pass(time.Second))
+		require.Equal(t, durations{19 * milli}, r.advance(time.Second))
 
-		r.born = time.Now()
-		c = r.after(10*milli, r.note)
+		r.created = time.Now()
+		c = r.after(10*milli, r.record)
 		require.True(t, c.Touch(5*milli), "no deadline is pulled in")
-		require.Empty(t, r.pass(9*milli))
+		require.Empty(t, r.advance(9*milli))
 		require.True(t, c.Touch(10*milli))
-		require.Equal(t, durations{19 * milli}, r.pass(time.Second))
+		require.Equal(t, durations{19 * milli}, r.advance(time.Second))
 		require.False(t, c.Touch(milli))
 		require.False(t, Call{}.Touch(milli))
 
@@ -196,33 +196,33 @@ func TestCallStopReset(t *testing.T) {
 			if c.Stop() || c.Reset(milli) {
 				t.Error("true from within")
 			}
-			r.note()
+			r.record()
 		})
-		require.Len(t, r.pass(time.Second), 1)
+		require.Len(t, r.advance(time.Second), 1)
 	})
 }
 
 // A Call that is returned with an error is no call, whichever scheduler it names.
 func TestRefusedCall(t *testing.T) {
-	r := newRig(t, Options{MaxPending: 1})
-	first := r.after(time.Hour, r.note)
-	full, err := r.AfterFunc(0, r.note)
+	r := newFixture(t, Options{MaxPending: 1})
+	first := r.after(time.Hour, r.record)
+	full, err := r.AfterFunc(0, r.record)
 	require.ErrorIs(t, err, ErrFull)
 	require.Zero(t, full)
 	require.True(t, first.Stop())
 	_, err = r.Shutdown(t.Context(), timingwheel.Discard)
 	require.NoError(t, err)
-	closed, err := r.AfterFunc(0, r.note)
+	closed, err := r.AfterFunc(0, r.record)
 	require.ErrorIs(t, err, ErrClosed)
 	require.Zero(t, closed)
-	require.Empty(t, r.noted())
+	require.Empty(t, r.recorded())
 	st := r.verify()
 	require.Equal(t, []uint64{1, 1}, []uint64{st.RefusedFull, st.RefusedClosed}) // T17
 }
 
 // AfterFunc allocates only the closure.
 func TestAfterFuncAllocations(t *testing.T) {
-	r := newRig(t, Options{})
+	r := newFixture(t, Options{})
 	f := func() {}
 	per := func(do func()) float64 {
 		do()
@@ -242,14 +242,14 @@ var closureSink func()
 func TestFunctionPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var panics []any
-		r := newRig(t, Options{Workers: 1, OnPanic: func(p timingwheel.Panic) {
+		r := newFixture(t, Options{Workers: 1, OnPanic: func(p timingwheel.Panic) {
 			require.Contains(t, string(p.Stack), "TestFunctionPanics")
 			panics = append(panics, p.Value)
 		}})
 		r.after(milli, func() { panic("boo") })
 		r.after(milli, runtime.Goexit)
-		r.after(2*milli, r.note)
-		require.Equal(t, durations{2 * milli}, r.pass(time.Second))
+		r.after(2*milli, r.record)
+		require.Equal(t, durations{2 * milli}, r.advance(time.Second))
 		require.Equal(t, []any{"boo"}, panics)
 		require.Equal(t, uint64(1), r.Stats().Panics)
 	})
@@ -265,9 +265,9 @@ func TestHookPanics(t *testing.T) {
 	for _, onPanic := range []func(timingwheel.Panic){nil, func(timingwheel.Panic) { panic("in the handler") }} {
 		synctest.Test(t, func(t *testing.T) {
 			buf.Reset()
-			r := newRig(t, Options{OnPanic: onPanic})
-			r.job(r.At(time.Now(), r.note, JobOptions{OnEnd: func(*Job, error) { panic("in the hook") }}))
-			require.Len(t, r.pass(0), 1)
+			r := newFixture(t, Options{OnPanic: onPanic})
+			r.job(r.At(time.Now(), r.record, JobOptions{OnEnd: func(*Job, error) { panic("in the hook") }}))
+			require.Len(t, r.advance(0), 1)
 			require.Equal(t, uint64(1), r.Stats().Panics)
 			require.Contains(t, buf.String(), "in the hook")
 			want := 1
@@ -284,15 +284,15 @@ func TestHookPanics(t *testing.T) {
 func TestMonotonicIgnoresWallClock(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{})
+			r := newFixture(t, Options{})
 			j := r.at(100*time.Hour, func() {}) // so that the clock is checked
-			r.after(10*time.Minute, r.note)
-			r.every(3*time.Minute, r.note, JobOptions{})
-			require.Empty(t, r.pass(time.Minute))
+			r.after(10*time.Minute, r.record)
+			r.every(3*time.Minute, r.record, JobOptions{})
+			require.Empty(t, r.advance(time.Minute))
 			require.Equal(t, []*Job{j}, r.jobs.byWallClock())
 			r.setWall(by)
 			const minute = time.Minute
-			require.Equal(t, durations{3 * minute, 6 * minute, 9 * minute, 10 * minute, 12 * minute}, r.pass(11*minute))
+			require.Equal(t, durations{3 * minute, 6 * minute, 9 * minute, 10 * minute, 12 * minute}, r.advance(11*minute))
 			require.Equal(t, uint64(1), r.Stats().ClockSteps)
 			require.True(t, j.Stop())
 		})
@@ -302,39 +302,39 @@ func TestMonotonicIgnoresWallClock(t *testing.T) {
 // timers 9: a function that reschedules itself, also at the bound.
 func TestReschedulesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{MaxPending: 1})
+		r := newFixture(t, Options{MaxPending: 1})
 		var f func()
 		f = func() {
-			r.note()
+			r.record()
 			if len(r.runs) < 1000 {
 				r.after(milli, f)
 			}
 		}
 		r.after(milli, f)
-		require.Equal(t, times(milli, time.Second, milli), r.pass(time.Minute))
+		require.Equal(t, times(milli, time.Second, milli), r.advance(time.Minute))
 		require.Zero(t, r.Stats().RefusedFull)
 	})
 }
 
 // T12: a function may call everything, and Len and Stats are right there.
-func TestFromWithin(t *testing.T) {
+func TestMethodsFromFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{Workers: 1})
-		other := r.every(time.Hour, r.note, JobOptions{})
+		r := newFixture(t, Options{Workers: 1})
+		other := r.every(time.Hour, r.record, JobOptions{})
 		r.after(milli, func() {
 			require.Equal(t, 1, r.Len(), "a call does not count any more when it is called")
 			require.Equal(t, uint64(1), r.verify().Ended)
 			require.True(t, other.Stop())
 			require.Zero(t, r.Len())
-			r.after(milli, r.note)
-			r.at(3*milli, r.note)
+			r.after(milli, r.record)
+			r.at(3*milli, r.record)
 		})
-		require.Equal(t, durations{2 * milli, 3 * milli}, r.pass(time.Second))
+		require.Equal(t, durations{2 * milli, 3 * milli}, r.advance(time.Second))
 
-		r.born = time.Now()
+		r.created = time.Now()
 		var within []int
 		j := r.every(milli, func() { within = append(within, r.Len()) }, JobOptions{})
-		r.pass(2 * milli)
+		r.advance(2 * milli)
 		require.Equal(t, []int{1, 1}, within, "a job counts while it runs")
 		require.True(t, j.Stop())
 	})
@@ -346,7 +346,7 @@ func TestStopHammer(t *testing.T) {
 	t.Parallel()
 	const calls = 20_000
 	for _, bound := range []int{0, calls + 1} {
-		r := newRig(t, Options{Tick: 50 * time.Microsecond, MaxPending: bound})
+		r := newFixture(t, Options{Tick: 50 * time.Microsecond, MaxPending: bound})
 		var ended [calls]atomic.Int32
 		stop := make(chan struct{})
 		read := make(chan struct{})
@@ -407,13 +407,13 @@ func TestCollected(t *testing.T) {
 	kept, err := s.At(inAnHour, func() {}, JobOptions{})
 	require.NoError(t, err)
 	const n = 20_000
-	gone := make([]weak.Pointer[Job], n)
+	collected := make([]weak.Pointer[Job], n)
 	func() {
 		all := make([]*Job, n)
 		for i := range all {
 			all[i], err = s.At(inAnHour, func() {}, JobOptions{})
 			require.NoError(t, err)
-			gone[i] = weak.Make(all[i])
+			collected[i] = weak.Make(all[i])
 		}
 		for _, j := range all {
 			require.True(t, j.Stop())
@@ -423,8 +423,8 @@ func TestCollected(t *testing.T) {
 	require.Nil(t, kept.next)
 	require.Nil(t, kept.prev)
 	collectUntil(func() bool {
-		for i := range gone {
-			if gone[i].Value() != nil {
+		for i := range collected {
+			if collected[i].Value() != nil {
 				return false
 			}
 		}
@@ -445,18 +445,18 @@ func collectUntil(done func() bool) {
 	}
 }
 
-// brokenHandler is a slog.Handler that panics.
-type brokenHandler struct{ slog.Handler }
+// panickingHandler is a slog.Handler that panics.
+type panickingHandler struct{ slog.Handler }
 
-func (h brokenHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h panickingHandler) Enabled(context.Context, slog.Level) bool { return true }
 
-func (h brokenHandler) Handle(context.Context, slog.Record) error { panic("in the logger") }
+func (h panickingHandler) Handle(context.Context, slog.Record) error { panic("in the logger") }
 
 // A logger that panics while it logs a panic ends neither the process, nor the worker, nor the
 // job.
 func TestLoggerPanics(t *testing.T) {
 	old, out, flags := slog.Default(), log.Writer(), log.Flags()
-	slog.SetDefault(slog.New(brokenHandler{slog.DiscardHandler}))
+	slog.SetDefault(slog.New(panickingHandler{slog.DiscardHandler}))
 	defer func() { // SetDefault has changed the package log, too
 		slog.SetDefault(old)
 		log.SetOutput(out)
@@ -464,17 +464,17 @@ func TestLoggerPanics(t *testing.T) {
 	}()
 	for _, onPanic := range []func(timingwheel.Panic){nil, func(timingwheel.Panic) { panic("in the handler") }} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{Workers: 1, OnPanic: onPanic})
+			r := newFixture(t, Options{Workers: 1, OnPanic: onPanic})
 			r.after(milli, func() { panic("in the function") })
-			r.every(milli, func() { r.note(); panic("in the job") }, JobOptions{})
-			r.on(by(func(at time.Time) time.Time {
-				if at.After(r.born) {
+			r.every(milli, func() { r.record(); panic("in the job") }, JobOptions{})
+			r.on(scheduleFunc(func(at time.Time) time.Time {
+				if at.After(r.created) {
 					panic("in the schedule")
 				}
 				return at.Add(milli)
 			}), func() {}, JobOptions{OnEnd: func(*Job, error) { panic("in the hook") }})
-			r.after(2*milli, r.note)
-			require.Equal(t, durations{milli, 2 * milli, 2 * milli, 3 * milli}, r.pass(3*milli))
+			r.after(2*milli, r.record)
+			require.Equal(t, durations{milli, 2 * milli, 2 * milli, 3 * milli}, r.advance(3*milli))
 			require.Equal(t, uint64(6), r.Stats().Panics)
 		})
 	}
@@ -484,9 +484,9 @@ func TestLoggerPanics(t *testing.T) {
 // arms no check (T9).
 func TestNoWallClockWithoutWallJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
-		r.every(time.Minute, r.note, JobOptions{})
-		require.Len(t, r.pass(time.Hour), 60)
+		r := newFixture(t, Options{})
+		r.every(time.Minute, r.record, JobOptions{})
+		require.Len(t, r.advance(time.Hour), 60)
 		require.Zero(t, r.readings.Load())
 		require.Nil(t, r.clock.timer)
 	})

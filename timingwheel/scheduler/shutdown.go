@@ -47,9 +47,9 @@ func (s *Scheduler) Close(policy timingwheel.Policy) ([]Pending, error) {
 	if policy > timingwheel.Await {
 		return nil, fmt.Errorf("scheduler: the policy is %v, must be Discard, Return, RunNow or Await", policy)
 	}
-	back, ended := s.close(policy)
+	returned, ended := s.close(policy)
 	forEach(ended, (*Job).report) // hooks may call Close
-	return back, nil
+	return returned, nil
 }
 
 // Shutdown is [Scheduler.Close] that waits until no call or job is left, the functions have
@@ -65,34 +65,34 @@ func (s *Scheduler) Shutdown(ctx context.Context, policy timingwheel.Policy) ([]
 	if ctx == nil {
 		panic("scheduler: the context is nil")
 	}
-	back, err := s.Close(policy)
+	returned, err := s.Close(policy)
 	if err != nil {
 		return nil, err
 	}
 	// The policy has been applied already; Await only adds the wait.
 	if _, err := s.calls.Shutdown(ctx, timingwheel.Await); err != nil {
-		return back, err
+		return returned, err
 	}
 	if w := s.jobs.close(); w != nil {
 		if _, err := w.Shutdown(ctx, timingwheel.Await); err != nil {
-			return back, err
+			return returned, err
 		}
 	}
-	return back, s.clock.wait(ctx)
+	return returned, s.clock.wait(ctx)
 }
 
 // close is Close without the hooks: it returns the jobs that it has ended.
-func (s *Scheduler) close(policy timingwheel.Policy) (back []Pending, ended []*Job) {
+func (s *Scheduler) close(policy timingwheel.Policy) (returned []Pending, ended []*Job) {
 	s.closing.Lock()
 	defer s.closing.Unlock()
 	w := s.jobs.close()
 	// The only possible error is an unknown policy, here and below.
 	calls, _ := s.calls.Close(policy)
 	for _, due := range calls {
-		back = append(back, Pending{Func: due.Value, Deadline: due.Deadline})
+		returned = append(returned, Pending{Func: due.Value, Deadline: due.Deadline})
 	}
 	if w == nil {
-		return back, nil
+		return returned, nil
 	}
 	if policy != timingwheel.Discard && policy != timingwheel.Return {
 		_, _ = w.Close(policy)
@@ -113,15 +113,15 @@ func (s *Scheduler) close(policy timingwheel.Policy) (back []Pending, ended []*J
 		}
 	}
 	if policy == timingwheel.Return && len(waited) > 0 {
-		back = append(back, waited...)
-		slices.SortStableFunc(back, func(a, b Pending) int { return a.Deadline.Compare(b.Deadline) })
+		returned = append(returned, waited...)
+		slices.SortStableFunc(returned, func(a, b Pending) int { return a.Deadline.Compare(b.Deadline) })
 	}
-	return back, ended
+	return returned, ended
 }
 
 // take ends a job whose timer was on the wheel when that was closed, unless the job has been
 // stopped since.
-func (j *Job) take(how ending) (Pending, bool) {
+func (j *Job) take(how outcome) (Pending, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.state != jobWaiting {

@@ -17,10 +17,10 @@ import (
 // T13: each policy, with a call and a job of each kind; the statistics.
 func TestShutdown(t *testing.T) {
 	for _, c := range []struct {
-		policy timingwheel.Policy
-		ran    []string // and when
-		back   []string // and when
-		stats  []uint64 // Ended, Discarded, Returned
+		policy   timingwheel.Policy
+		ran      []string // and when
+		returned []string // and when
+		stats    []uint64 // Ended, Discarded, Returned
 	}{
 		{timingwheel.Discard, nil, nil, []uint64{0, 5, 0}},
 		{timingwheel.Return, nil, []string{"after 10ms", "every 20ms", "delay 30ms", "at 40ms", "schedule 1s"}, []uint64{0, 0, 5}},
@@ -30,7 +30,7 @@ func TestShutdown(t *testing.T) {
 		for _, bound := range []int{0, 5} {
 			t.Run(c.policy.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					r := newRig(t, Options{MaxPending: bound})
+					r := newFixture(t, Options{MaxPending: bound})
 					var mu sync.Mutex
 					var ran []string
 					last := ""
@@ -43,16 +43,16 @@ func TestShutdown(t *testing.T) {
 						}
 					}
 					var e ends
-					o := JobOptions{OnEnd: e.note}
+					o := JobOptions{OnEnd: e.record}
 					call := r.after(10*milli, note("after"))
 					jobs := []*Job{
 						r.every(20*milli, note("every"), o),
 						r.job(r.EveryDelay(30*milli, note("delay"), o)),
 						r.job(r.At(r.wallNow().Add(40*milli), note("at"), o)),
-						r.on(each{time.Second, 0}, note("schedule"), o),
+						r.on(multiples{time.Second, 0}, note("schedule"), o),
 					}
-					r.pass(milli)
-					back, err := r.Shutdown(t.Context(), c.policy)
+					r.advance(milli)
+					returned, err := r.Shutdown(t.Context(), c.policy)
 					require.NoError(t, err)
 					if c.policy != timingwheel.Await {
 						require.Equal(t, milli, r.since())
@@ -60,16 +60,16 @@ func TestShutdown(t *testing.T) {
 					slices.Sort(ran)
 					require.Equal(t, c.ran, ran)
 					var names []string
-					for _, p := range back {
+					for _, p := range returned {
 						p.Func()
-						names = append(names, last+" "+p.Deadline.Sub(r.born).String())
+						names = append(names, last+" "+p.Deadline.Sub(r.created).String())
 						if p.Job == nil {
 							require.Equal(t, "after", last)
 						} else {
 							require.Equal(t, p.Job, jobs[slices.Index([]string{"every", "delay", "at", "schedule"}, last)])
 						}
 					}
-					require.Equal(t, c.back, names)
+					require.Equal(t, c.returned, names)
 					require.False(t, call.Stop())
 					require.False(t, call.Reset(0))
 					for i, j := range jobs {
@@ -86,21 +86,21 @@ func TestShutdown(t *testing.T) {
 					st := r.verify()
 					require.Equal(t, c.stats, []uint64{st.Ended, st.Discarded, st.Returned})
 
-					_, err = r.AfterFunc(0, r.note)
+					_, err = r.AfterFunc(0, r.record)
 					require.ErrorIs(t, err, ErrClosed)
-					_, err = r.Every(milli, r.note, JobOptions{})
+					_, err = r.Every(milli, r.record, JobOptions{})
 					require.ErrorIs(t, err, ErrClosed)
-					_, err = r.At(time.Now(), r.note, JobOptions{})
+					_, err = r.At(time.Now(), r.record, JobOptions{})
 					require.ErrorIs(t, err, ErrClosed)
 					require.Equal(t, uint64(3), r.Stats().RefusedClosed)
 					require.Zero(t, r.clock.watchers)
 					for _, policy := range policies { // idempotent
-						back, err = r.Shutdown(t.Context(), policy)
+						returned, err = r.Shutdown(t.Context(), policy)
 						require.NoError(t, err)
-						require.Empty(t, back)
+						require.Empty(t, returned)
 					}
 					before := len(ran)
-					r.pass(time.Hour)
+					r.advance(time.Hour)
 					require.Len(t, ran, before)
 				})
 			})
@@ -112,14 +112,14 @@ func TestShutdown(t *testing.T) {
 func TestShutdownWithoutJobs(t *testing.T) {
 	for _, policy := range policies {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{})
-			r.after(time.Second, r.note)
+			r := newFixture(t, Options{})
+			r.after(time.Second, r.record)
 			_, err := r.Shutdown(t.Context(), policy)
 			require.NoError(t, err)
-			_, err = r.Every(time.Second, r.note, JobOptions{})
+			_, err = r.Every(time.Second, r.record, JobOptions{})
 			require.ErrorIs(t, err, ErrClosed)
 			require.Nil(t, r.jobs.wheel)
-			r = newRig(t, Options{})
+			r = newFixture(t, Options{})
 			_, err = r.Shutdown(t.Context(), policy)
 			require.NoError(t, err)
 		})
@@ -129,18 +129,18 @@ func TestShutdownWithoutJobs(t *testing.T) {
 // A job without a run is refused like any other, and its hook is not called.
 func TestNoRunAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
+		r := newFixture(t, Options{})
 		var e ends
-		never := by(func(time.Time) time.Time { return time.Time{} })
-		j := r.on(never, r.note, JobOptions{OnEnd: e.note})
+		never := scheduleFunc(func(time.Time) time.Time { return time.Time{} })
+		j := r.on(never, r.record, JobOptions{OnEnd: e.record})
 		require.NoError(t, j.Err())
-		require.Equal(t, []error{nil}, e.noted())
+		require.Equal(t, []error{nil}, e.recorded())
 		_, err := r.Close(timingwheel.Await)
 		require.NoError(t, err)
-		j, err = r.OnSchedule(never, r.note, JobOptions{OnEnd: e.note})
+		j, err = r.OnSchedule(never, r.record, JobOptions{OnEnd: e.record})
 		require.ErrorIs(t, err, ErrClosed)
 		require.Nil(t, j)
-		require.Empty(t, e.noted())
+		require.Empty(t, e.recorded())
 		require.Equal(t, uint64(1), r.Stats().RefusedClosed)
 	})
 }
@@ -148,8 +148,8 @@ func TestNoRunAfterClose(t *testing.T) {
 // An unknown policy is an error, and a nil context panics; both change nothing.
 func TestShutdownBadArguments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{MaxPending: 2})
-		r.at(2*time.Hour, r.note)
+		r := newFixture(t, Options{MaxPending: 2})
+		r.at(2*time.Hour, r.record)
 		_, err := r.Shutdown(t.Context(), 4)
 		require.EqualError(t, err, "scheduler: the policy is Policy(4), must be Discard, Return, RunNow or Await")
 		_, err = r.Close(4)
@@ -158,46 +158,46 @@ func TestShutdownBadArguments(t *testing.T) {
 			_, _ = r.Shutdown(nil, timingwheel.Discard) // the subject of this test
 		})
 		r.after(time.Second, func() {})
-		require.Empty(t, r.pass(time.Minute))
+		require.Empty(t, r.advance(time.Minute))
 		r.setWall(time.Hour)
-		require.Equal(t, durations{time.Hour}, r.pass(2*time.Hour))
+		require.Equal(t, durations{time.Hour}, r.advance(2*time.Hour))
 	})
 }
 
 // A function may call Close while another goroutine waits in Shutdown; with a stricter policy
 // this ends the Await.
-func TestCloseFromWithin(t *testing.T) {
+func TestCloseFromFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
+		r := newFixture(t, Options{})
 		r.every(milli, func() {
-			r.note()
+			r.record()
 			_, err := r.Close(timingwheel.RunNow)
 			require.NoError(t, err)
 		}, JobOptions{})
-		r.after(time.Hour, r.note)
-		r.at(time.Hour, r.note)
+		r.after(time.Hour, r.record)
+		r.at(time.Hour, r.record)
 		_, err := r.Shutdown(t.Context(), timingwheel.Await)
 		require.NoError(t, err)
-		require.Equal(t, durations{milli, milli, milli}, r.noted())
+		require.Equal(t, durations{milli, milli, milli}, r.recorded())
 	})
 }
 
 // A shutdown whose context ends first still completes.
 func TestShutdownContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{})
-		r.after(time.Minute, r.note)
+		r := newFixture(t, Options{})
+		r.after(time.Minute, r.record)
 		r.after(0, func() { time.Sleep(time.Hour) })
 		r.at(0, func() { time.Sleep(2 * time.Hour) })
-		j := r.every(time.Minute, r.note, JobOptions{})
-		r.pass(time.Second)
+		j := r.every(time.Minute, r.record, JobOptions{})
+		r.advance(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		back, err := r.Shutdown(ctx, timingwheel.Return)
+		returned, err := r.Shutdown(ctx, timingwheel.Return)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Len(t, back, 2)
-		require.Nil(t, back[0].Job)
-		require.Equal(t, j, back[1].Job)
+		require.Len(t, returned, 2)
+		require.Nil(t, returned[0].Job)
+		require.Equal(t, j, returned[1].Job)
 		ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		_, err = r.Shutdown(ctx, timingwheel.Return)
@@ -211,26 +211,26 @@ func TestShutdownContextEnds(t *testing.T) {
 
 // White box: a job whose timer a worker has taken is neither returned nor discarded: it runs,
 // and then ends. Nor is a job returned that was stopped after the wheel returned it.
-func TestShutdownInBetween(t *testing.T) {
+func TestShutdownAfterTimerWasTaken(t *testing.T) {
 	for _, policy := range policies[:2] {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{})
+			r := newFixture(t, Options{})
 			var e ends
-			j := r.every(time.Hour, r.note, JobOptions{OnEnd: e.note})
+			j := r.every(time.Hour, r.record, JobOptions{OnEnd: e.record})
 			require.True(t, j.wheel.Stop(j.timer)) // as a worker does
-			back, err := r.Shutdown(t.Context(), policy)
+			returned, err := r.Shutdown(t.Context(), policy)
 			require.NoError(t, err)
-			require.Empty(t, back)
+			require.Empty(t, returned)
 			require.Equal(t, 1, r.Len())
 			j.run()
-			require.Len(t, r.noted(), 1)
-			require.Equal(t, []error{ErrClosed}, e.noted())
+			require.Len(t, r.recorded(), 1)
+			require.Equal(t, []error{ErrClosed}, e.recorded())
 			st := r.verify()
 			require.Equal(t, []uint64{1, 0, 0}, []uint64{st.Ended, st.Discarded, st.Returned})
 		})
 	}
-	r := newRig(t, Options{})
-	j := r.every(time.Hour, r.note, JobOptions{})
+	r := newFixture(t, Options{})
+	j := r.every(time.Hour, r.record, JobOptions{})
 	require.True(t, j.Stop())
 	_, ok := j.take(endedByReturn)
 	require.False(t, ok)
@@ -242,13 +242,13 @@ func TestWallJobsUnderShutdown(t *testing.T) {
 	for _, policy := range policies[2:] {
 		for _, back := range []time.Duration{0, 1, time.Hour} {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, Options{})
-				at := r.at(900*milli, r.note)
-				run := r.on(each{900 * milli, 0}, r.note, JobOptions{})
+				r := newFixture(t, Options{})
+				at := r.at(900*milli, r.record)
+				run := r.on(multiples{900 * milli, 0}, r.record, JobOptions{})
 				r.setWall(-back)
 				_, err := r.Shutdown(t.Context(), policy)
 				require.NoError(t, err)
-				require.Len(t, r.noted(), 2, "%v, back by %v", policy, back)
+				require.Len(t, r.recorded(), 2, "%v, back by %v", policy, back)
 				require.NoError(t, at.Err())
 				require.ErrorIs(t, run.Err(), ErrClosed)
 			})
@@ -260,11 +260,11 @@ func TestWallJobsUnderShutdown(t *testing.T) {
 func TestCloseHookEndsItsGoroutine(t *testing.T) {
 	for _, policy := range policies[:2] {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, Options{})
+			r := newFixture(t, Options{})
 			var e ends
 			for range 3 {
-				r.every(time.Hour, r.note, JobOptions{OnEnd: func(j *Job, err error) {
-					e.note(j, err)
+				r.every(time.Hour, r.record, JobOptions{OnEnd: func(j *Job, err error) {
+					e.record(j, err)
 					runtime.Goexit()
 				}})
 			}
@@ -274,7 +274,7 @@ func TestCloseHookEndsItsGoroutine(t *testing.T) {
 				returned = true
 			}()
 			synctest.Wait()
-			require.Equal(t, []error{ErrClosed, ErrClosed, ErrClosed}, e.noted())
+			require.Equal(t, []error{ErrClosed, ErrClosed, ErrClosed}, e.recorded())
 			require.False(t, returned)
 			require.Zero(t, r.Len())
 			_, err := r.Shutdown(t.Context(), policy)
@@ -333,9 +333,9 @@ func TestShutdownHammer(t *testing.T) {
 		for range round {
 			runtime.Gosched()
 		}
-		back, err := s.Shutdown(t.Context(), policy)
+		returned, err := s.Shutdown(t.Context(), policy)
 		require.NoError(t, err)
-		for _, p := range back {
+		for _, p := range returned {
 			p.Func()
 		}
 		done.Wait()
@@ -351,8 +351,8 @@ func TestShutdownHammer(t *testing.T) {
 		require.Equal(t, accepted, counts[0]+counts[1]+counts[100], "%v: %v", policy, counts)
 		require.Equal(t, uint64(counts[0]), st.Discarded, "neither called nor returned")
 		require.Equal(t, uint64(counts[100]), st.Stopped)
-		require.Equal(t, uint64(len(back)), st.Returned)
-		require.Equal(t, uint64(counts[1]-len(back)), st.Ended)
+		require.Equal(t, uint64(len(returned)), st.Returned)
+		require.Equal(t, uint64(counts[1]-len(returned)), st.Ended)
 		require.Equal(t, uint64(accepted), st.Scheduled)
 		require.Zero(t, st.Pending)
 	}

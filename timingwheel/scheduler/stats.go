@@ -39,16 +39,16 @@ func (s *Scheduler) Stats() Stats {
 	l := &s.jobs
 	l.mu.Lock()
 	c, w := l.counts, s.calls.Stats()
-	live, places, jobs := l.live, l.places, l.wheel
+	live, slots, jobs := l.live, l.slots, l.wheel
 	l.mu.Unlock()
 	st := Stats{
-		Pending:       w.Pending - places + live,
+		Pending:       w.Pending - slots + live,
 		Jobs:          live,
-		Scheduled:     w.Scheduled - uint64(places) - c.placesLeft + c.started,
-		Stopped:       w.Stopped - c.placesLeft + c.stopped,
+		Scheduled:     w.Scheduled - uint64(slots) - c.slotsFreed + c.started,
+		Stopped:       w.Stopped - c.slotsFreed + c.stopped,
 		Ended:         w.Expired + c.ended,
 		Discarded:     w.Discarded + c.discarded,
-		Returned:      w.Returned + c.handedBack,
+		Returned:      w.Returned + c.returned,
 		RefusedFull:   w.RefusedFull + c.refusedFull,
 		RefusedClosed: w.RefusedClosed + c.refusedClosed,
 		ClockSteps:    s.clock.stepCount(),

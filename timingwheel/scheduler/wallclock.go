@@ -30,10 +30,11 @@ type wallClock struct {
 	// timer was not running, so its goroutine has been started.
 	active int
 	idle   chan struct{} // closed when active is 0, if a goroutine waits for that
-	// seen and at are the readings of the wall clock and of the monotonic clock when the two
-	// were last found to have moved against each other, or when the first watcher was added.
-	seen, at time.Time
-	steps    uint64
+	// lastWall and lastMono are the readings of the wall clock and of the monotonic clock when
+	// the two were last found to have moved against each other, or when the first watcher was
+	// added.
+	lastWall, lastMono time.Time
+	steps              uint64
 }
 
 const (
@@ -53,8 +54,8 @@ func (c *wallClock) watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.watchers++; c.watchers == 1 {
-		c.at = time.Now()
-		c.seen = c.reading(c.at)
+		c.lastMono = time.Now()
+		c.lastWall = c.reading(c.lastMono)
 		c.armLocked()
 	}
 }
@@ -63,7 +64,7 @@ func (c *wallClock) unwatch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.watchers--; c.watchers == 0 && c.timer.Stop() {
-		c.leaveLocked()
+		c.doneLocked()
 	}
 }
 
@@ -77,7 +78,7 @@ func (c *wallClock) armLocked() {
 	}
 }
 
-func (c *wallClock) leaveLocked() {
+func (c *wallClock) doneLocked() {
 	if c.active--; c.active == 0 && c.idle != nil {
 		close(c.idle)
 		c.idle = nil
@@ -91,7 +92,7 @@ func (c *wallClock) leaveLocked() {
 func (c *wallClock) check() {
 	defer func() { // deferred: a schedule may end the goroutine
 		c.mu.Lock()
-		c.leaveLocked()
+		c.doneLocked()
 		c.mu.Unlock()
 	}()
 	if c.compare() {
@@ -109,10 +110,10 @@ func (c *wallClock) compare() bool {
 	c.armLocked()
 	now := time.Now()
 	wall := c.reading(now)
-	if drift := wall.Sub(c.seen) - now.Sub(c.at); drift.Abs() <= maxDrift {
+	if drift := wall.Sub(c.lastWall) - now.Sub(c.lastMono); drift.Abs() <= maxDrift {
 		return false
 	}
-	c.seen, c.at = wall, now
+	c.lastWall, c.lastMono = wall, now
 	c.steps++
 	return true
 }

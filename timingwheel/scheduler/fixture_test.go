@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,24 +21,24 @@ type durations = []time.Duration
 
 var policies = []timingwheel.Policy{timingwheel.Discard, timingwheel.Return, timingwheel.RunNow, timingwheel.Await}
 
-// rig is a scheduler whose wall clock can be set, with a record of the times of runs.
-type rig struct {
+// fixture is a scheduler whose wall clock can be set, with a record of the times of runs.
+type fixture struct {
 	*Scheduler
 	t        testing.TB
-	born     time.Time
+	created  time.Time
 	set      atomic.Int64 // how far the wall clock was set ahead of the real one
 	readings atomic.Int64 // of the wall clock
 	onRead   func()       // called with each reading, if not nil
 
 	mu   sync.Mutex
-	runs durations // after born
+	runs durations // after created
 }
 
-// newRig makes a scheduler with a tick of 1 ms. It is shut down when the test ends, and must
+// newFixture makes a scheduler with a tick of 1 ms. It is shut down when the test ends, and must
 // then be empty and without a check of the clock.
-func newRig(t testing.TB, o Options) *rig {
+func newFixture(t testing.TB, o Options) *fixture {
 	t.Helper()
-	r := &rig{t: t, born: time.Now()}
+	r := &fixture{t: t, created: time.Now()}
 	o.Tick = cmp.Or(o.Tick, milli)
 	o.WheelSize = cmp.Or(o.WheelSize, 256)
 	s, err := New(o)
@@ -67,7 +68,7 @@ func newRig(t testing.TB, o Options) *rig {
 }
 
 // verify checks the invariants of the statistics.
-func (r *rig) verify() Stats {
+func (r *fixture) verify() Stats {
 	r.t.Helper()
 	st := r.Stats()
 	require.Equal(r.t, st.Scheduled, uint64(st.Pending)+st.Stopped+st.Ended+st.Discarded+st.Returned, "%+v", st)
@@ -75,17 +76,17 @@ func (r *rig) verify() Stats {
 	return st
 }
 
-func (r *rig) since() time.Duration { return time.Since(r.born) }
+func (r *fixture) since() time.Duration { return time.Since(r.created) }
 
-// note is a function to schedule: it records when it runs.
-func (r *rig) note() {
+// record is a function to schedule: it records when it runs.
+func (r *fixture) record() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.runs = append(r.runs, r.since())
 }
 
-// noted returns the records of note since the last call.
-func (r *rig) noted() durations {
+// recorded returns the times since the last call.
+func (r *fixture) recorded() durations {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	runs := r.runs
@@ -93,20 +94,20 @@ func (r *rig) noted() durations {
 	return runs
 }
 
-// pass lets time pass and returns the records of note.
-func (r *rig) pass(d time.Duration) durations {
+// advance lets time pass and returns what recorded returns.
+func (r *fixture) advance(d time.Duration) durations {
 	r.t.Helper()
 	r.barrier()
 	time.Sleep(d)
 	synctest.Wait()
 	r.verify()
-	return r.noted()
+	return r.recorded()
 }
 
 // barrier orders earlier actions of the test before later ones of functions, schedules and
 // hooks; to the race detector, sleeping does not. So it takes the locks, and touches the
 // counter of readings, as the clock does before each schedule's call.
-func (r *rig) barrier() {
+func (r *fixture) barrier() {
 	r.verify()
 	r.readings.Add(0)
 	r.mu.Lock()
@@ -114,50 +115,50 @@ func (r *rig) barrier() {
 }
 
 // checks returns the number of timers and goroutines of the wall clock's check.
-func (r *rig) checks() int {
+func (r *fixture) checks() int {
 	r.clock.mu.Lock()
 	defer r.clock.mu.Unlock()
 	return r.clock.active
 }
 
-// passTo is pass until a time after the start.
-func (r *rig) passTo(d time.Duration) durations {
+// advanceTo is advance until a time after the start.
+func (r *fixture) advanceTo(d time.Duration) durations {
 	r.t.Helper()
-	return r.pass(d - r.since())
+	return r.advance(d - r.since())
 }
 
 // setWall sets the wall clock forward, or back.
-func (r *rig) setWall(by time.Duration) { r.set.Add(int64(by)) }
+func (r *fixture) setWall(by time.Duration) { r.set.Add(int64(by)) }
 
 // wallNow returns the wall clock's reading.
-func (r *rig) wallNow() time.Time { return time.Now().Round(0).Add(time.Duration(r.set.Load())) }
+func (r *fixture) wallNow() time.Time { return time.Now().Round(0).Add(time.Duration(r.set.Load())) }
 
-func (r *rig) after(delay time.Duration, f func()) Call {
+func (r *fixture) after(delay time.Duration, f func()) Call {
 	r.t.Helper()
 	c, err := r.AfterFunc(delay, f)
 	require.NoError(r.t, err)
 	return c
 }
 
-func (r *rig) job(j *Job, err error) *Job {
+func (r *fixture) job(j *Job, err error) *Job {
 	r.t.Helper()
 	require.NoError(r.t, err)
 	require.NotNil(r.t, j)
 	return j
 }
 
-func (r *rig) every(period time.Duration, f func(), o JobOptions) *Job {
+func (r *fixture) every(period time.Duration, f func(), o JobOptions) *Job {
 	r.t.Helper()
 	return r.job(r.Every(period, f, o))
 }
 
 // at is a job at this time after the start, by the present wall clock.
-func (r *rig) at(d time.Duration, f func()) *Job {
+func (r *fixture) at(d time.Duration, f func()) *Job {
 	r.t.Helper()
 	return r.job(r.At(r.wallNow().Add(d-r.since()), f, JobOptions{}))
 }
 
-func (r *rig) on(s Schedule, f func(), o JobOptions) *Job {
+func (r *fixture) on(s Schedule, f func(), o JobOptions) *Job {
 	r.t.Helper()
 	return r.job(r.OnSchedule(s, f, o))
 }
@@ -170,11 +171,11 @@ func times(from, to, step time.Duration) (all durations) {
 	return all
 }
 
-// each is the schedule of the multiples of a duration, plus an offset, since the beginning of
+// multiples is the schedule of the multiples of a duration, plus an offset, since the beginning of
 // the day.
-type each struct{ step, offset time.Duration }
+type multiples struct{ step, offset time.Duration }
 
-func (s each) Next(t time.Time) time.Time {
+func (s multiples) Next(t time.Time) time.Time {
 	next := t.Truncate(s.step).Add(s.offset)
 	for !next.After(t) {
 		next = next.Add(s.step)
@@ -182,11 +183,11 @@ func (s each) Next(t time.Time) time.Time {
 	return next
 }
 
-// list is a schedule of some times. It is not safe for concurrent use, so the race detector
+// timeList is a schedule of some times. It is not safe for concurrent use, so the race detector
 // reports concurrent calls.
-type list []time.Time
+type timeList []time.Time
 
-func (l *list) Next(t time.Time) time.Time {
+func (l *timeList) Next(t time.Time) time.Time {
 	*l = slices.DeleteFunc(*l, func(at time.Time) bool { return !at.After(t) })
 	if len(*l) == 0 {
 		return time.Time{}
@@ -194,10 +195,10 @@ func (l *list) Next(t time.Time) time.Time {
 	return (*l)[0]
 }
 
-// by is a function as a schedule.
-type by func(time.Time) time.Time
+// scheduleFunc is a function as a schedule.
+type scheduleFunc func(time.Time) time.Time
 
-func (f by) Next(t time.Time) time.Time { return f(t) }
+func (f scheduleFunc) Next(t time.Time) time.Time { return f(t) }
 
 // ends collects the arguments of OnEnd.
 type ends struct {
@@ -206,17 +207,20 @@ type ends struct {
 	errs []error
 }
 
-func (e *ends) note(j *Job, err error) {
+func (e *ends) record(j *Job, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.jobs = append(e.jobs, j)
 	e.errs = append(e.errs, err)
 }
 
-func (e *ends) noted() []error {
+func (e *ends) recorded() []error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	errs := e.errs
 	e.errs = nil
 	return errs
 }
+
+// newRand returns the generator that decides the steps of a model test.
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
