@@ -52,11 +52,11 @@ func TestNothingHangs(t *testing.T) {
 	watch(false, NoTimeout, 1, 5)
 	within("CancelForKey", func() { p.CancelForKey(5, nil) })
 	ended(Cancelled)
-	for _, timeout := range []time.Duration{0, time.Millisecond, lazyFrom + lazyEach} {
+	for _, timeout := range []time.Duration{0, time.Millisecond, minPostponed + sweepEvery} {
 		watch(false, timeout, 1, 2)
 		ended(Expired)
 	}
-	for range 3 * maxNear / 2 {
+	for range 3 * maxContiguous / 2 {
 		watch(false, NoTimeout, 1)
 	}
 	within("All", func() {
@@ -70,7 +70,7 @@ func TestNothingHangs(t *testing.T) {
 	within("KeyCount", func() { p.KeyCount() })
 	within("CheckAndComplete of many", func() { p.CheckAndComplete(1) })
 	within("CancelForKey of many", func() { p.CancelForKey(1, nil) })
-	for range 3 * maxNear / 2 {
+	for range 3 * maxContiguous / 2 {
 		ended(Cancelled)
 	}
 	waits := make(chan error, 1)
@@ -105,7 +105,7 @@ func TestNothingHangs(t *testing.T) {
 
 // A hash leads to the bucket with its keys at each size of the table, and lock does not keep
 // the lock of a bucket that has just lost its keys.
-func TestTableLeads(t *testing.T) {
+func TestTableFindsTheBucket(t *testing.T) {
 	var x table[int, int]
 	x.init()
 	leads := func() {

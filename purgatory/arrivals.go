@@ -5,17 +5,17 @@ import "time"
 // Most operations end long before their timeout: a request that waits for replicas is answered
 // within a few ms, and its timeout is 30 s. Entering each timeout on the wheel and removing it
 // again is a sixth of the cost of such an operation (docs/decisions.md). So an operation whose
-// timeout is not soon is put into a list of arrivals, which costs a few ns, and after lazyFor a
+// timeout is not soon is put into a list of arrivals, which costs a few ns, and after sweepAfter a
 // sweep enters the timeouts of the operations that still wait. This makes no operation expire
 // later: a timeout that could be due before its sweep is entered at once. That may happen even
 // with a long timeout, after a long first check.
 const (
-	lazyFor  = 50 * time.Millisecond
-	lazyEach = 10 * time.Millisecond
-	lazyFrom = lazyFor + 2*lazyEach + 5*time.Millisecond // the shortest timeout that is postponed
+	sweepAfter   = 50 * time.Millisecond
+	sweepEvery   = 10 * time.Millisecond
+	minPostponed = sweepAfter + 2*sweepEvery + 5*time.Millisecond // the shortest timeout that is postponed
 )
 
-// arrival is an operation that has begun. It stays in the list for lazyFor and up to one sweep
+// arrival is an operation that has begun. It stays in the list for sweepAfter and up to one sweep
 // longer, even if the operation has ended: then the generation is stale.
 type arrival struct {
 	w   *waiter
@@ -27,40 +27,40 @@ type arrival struct {
 // deadline may precede the sweep that would find the operation.
 func (t *tally) postponeLocked(w *waiter, gen uint64) bool {
 	deadline := time.Duration(w.deadline.Load())
-	if deadline-w.since < lazyFrom || !t.sweeping && !t.sweepLaterLocked(lazyFor+lazyEach) {
+	if deadline-w.since < minPostponed || !t.sweeping && !t.scheduleSweepLocked(sweepAfter+sweepEvery) {
 		return false
 	}
-	a := arrival{w, gen, t.behindLocked(w.since)}
-	if deadline < max(a.at+lazyFor, t.sweepAt)+lazyEach {
+	a := arrival{w, gen, t.arrivalTimeLocked(w.since)}
+	if deadline < max(a.at+sweepAfter, t.sweepAt)+sweepEvery {
 		return false
 	}
 	t.arrivals.Push(a)
 	return true
 }
 
-// behindLocked returns the time to record for an arrival at the given time if it is put into
+// arrivalTimeLocked returns the time to record for an arrival at the given time if it is put into
 // the list now: not before that of the last one in the list, as they are removed in order.
-func (t *tally) behindLocked(at time.Duration) time.Duration {
+func (t *tally) arrivalTimeLocked(at time.Duration) time.Duration {
 	if t.arrivals.Len() > 0 {
 		at = max(at, t.arrivals.Back().at)
 	}
 	return at
 }
 
-// takeLocked moves the operations that arrived up to a point in time from the list into room,
-// until room is full.
-func (t *tally) takeLocked(before time.Duration, room []arrival) (n int) {
-	for n < len(room) && t.arrivals.Len() > 0 && t.arrivals.Front().at <= before {
-		room[n] = t.arrivals.Front()
+// takeLocked moves the operations that arrived up to a point in time from the list into dst,
+// until dst is full.
+func (t *tally) takeLocked(before time.Duration, dst []arrival) (n int) {
+	for n < len(dst) && t.arrivals.Len() > 0 && t.arrivals.Front().at <= before {
+		dst[n] = t.arrivals.Front()
 		t.arrivals.Pop()
 		n++
 	}
 	return n
 }
 
-// sweepLaterLocked schedules the next sweep, and reports whether it did: not if the wheel is
+// scheduleSweepLocked schedules the next sweep, and reports whether it did: not if the wheel is
 // full. Then the next arrival tries again.
-func (t *tally) sweepLaterLocked(delay time.Duration) bool {
+func (t *tally) scheduleSweepLocked(delay time.Duration) bool {
 	timer, err := t.core.clock.timers.Schedule(event{t, 0}, delay)
 	if err != nil {
 		return false
@@ -78,10 +78,10 @@ func (t *tally) due(uint64) {
 		at := now()
 		t.mu.Lock()
 		t.sweepAt = at
-		n := t.takeLocked(at-lazyFor, batch[:])
+		n := t.takeLocked(at-sweepAfter, batch[:])
 		if n == 0 {
 			if t.sweeping = false; t.arrivals.Len() > 0 {
-				t.sweepLaterLocked(lazyEach)
+				t.scheduleSweepLocked(sweepEvery)
 			}
 			t.mu.Unlock()
 			return
@@ -91,7 +91,7 @@ func (t *tally) due(uint64) {
 		// misses.
 		waiting := 0
 		for _, a := range batch[:n] {
-			if a.w.state.waits(a.gen) {
+			if a.w.state.waiting(a.gen) {
 				batch[waiting] = a
 				waiting++
 			}
@@ -115,12 +115,12 @@ func (t *tally) sweepOne(a arrival, at time.Duration) {
 	// anyway.
 	left := time.Duration(a.w.deadline.Load()) - now()
 	switch {
-	case !a.w.state.waits(a.gen):
-	case left < lazyFrom:
+	case !a.w.state.waiting(a.gen):
+	case left < minPostponed:
 		t.core.clock.schedule(event{a.w, a.gen}, left)
 	default:
 		t.mu.Lock()
-		a.at = t.behindLocked(at)
+		a.at = t.arrivalTimeLocked(at)
 		t.arrivals.Push(a)
 		t.mu.Unlock()
 	}

@@ -17,10 +17,10 @@ import (
 func TestArrivalsSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
-		soon := park(t, p, newOp(t), lazyFrom-1, 1)
+		soon := mustWatch(t, p, newOp(t), minPostponed-1, 1)
 		var late []Pending
 		for range 500 {
-			late = append(late, park(t, p, newOp(t), time.Hour, 1))
+			late = append(late, mustWatch(t, p, newOp(t), time.Hour, 1))
 		}
 		require.Equal(t, 1, timers(&p.core), "what is soon is entered at once")
 		for _, h := range late[:400] {
@@ -28,7 +28,7 @@ func TestArrivalsSweep(t *testing.T) {
 		}
 		require.True(t, soon.Cancel(nil))
 		require.Zero(t, timers(&p.core))
-		time.Sleep(lazyFor + 2*lazyEach)
+		time.Sleep(sweepAfter + 2*sweepEvery)
 		synctest.Wait()
 		require.Equal(t, 100, timers(&p.core))
 		require.Equal(t, 100, p.clock.timers.Len(), "and no sweep, while nothing comes")
@@ -40,7 +40,7 @@ func TestArrivalsSweep(t *testing.T) {
 
 		// One by one, at any time: all leave within 100 ms.
 		for range 300 {
-			h := park(t, p, newOp(t), time.Hour, 1)
+			h := mustWatch(t, p, newOp(t), time.Hour, 1)
 			time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
 			require.True(t, h.Cancel(nil))
 		}
@@ -51,8 +51,8 @@ func TestArrivalsSweep(t *testing.T) {
 			require.Zero(t, part.arrivals.Len())
 			require.LessOrEqual(t, part.arrivals.Cap(), 64, "memory follows the load")
 		})
-		empty(t, p)
-		shut(t, p)
+		requireEmpty(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -62,7 +62,7 @@ func TestArrivalsExpireInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Tick: time.Millisecond})
 		timeouts := []time.Duration{
-			lazyFrom - 1, lazyFrom, lazyFrom + 1, lazyFor, lazyFor + lazyEach, lazyFor + lazyEach + 1,
+			minPostponed - 1, minPostponed, minPostponed + 1, sweepAfter, sweepAfter + sweepEvery, sweepAfter + sweepEvery + 1,
 			100 * time.Millisecond, 123456789, time.Second, time.Hour,
 		}
 		var n atomic.Int32
@@ -96,8 +96,8 @@ func TestArrivalsExpireInTime(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		require.EqualValues(t, 1000, n.Load())
-		empty(t, p)
-		shut(t, p)
+		requireEmpty(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -117,7 +117,7 @@ func TestArrivalsWhileChecked(t *testing.T) {
 					return n == 3 && checkFor > timeout // after the timeout
 				}
 				start := time.Now()
-				h := park(t, p, op, timeout, 1)
+				h := mustWatch(t, p, op, timeout, 1)
 				ended := time.Duration(0)
 				op.end = func(Outcome) { ended = time.Since(start) }
 				go p.CheckAndComplete(1)
@@ -133,8 +133,8 @@ func TestArrivalsWhileChecked(t *testing.T) {
 				require.LessOrEqual(t, ended, want+time.Millisecond)
 				require.False(t, h.Waiting())
 				require.Zero(t, p.clock.timers.Len())
-				empty(t, p)
-				shut(t, p)
+				requireEmpty(t, p)
+				mustShutdown(t, p)
 			})
 		}
 	}
@@ -148,12 +148,12 @@ func TestArrivalsAfterSlowCheck(t *testing.T) {
 	watch := map[string]func(*testing.T, *testOp, time.Duration, bool){
 		"purgatory": func(t *testing.T, op *testOp, timeout time.Duration, busy bool) {
 			p := open[int](t, Options{Tick: tick})
-			beside(t, busy, func() { park(t, p, newOp(t), time.Second, 2) })
+			withArrivals(t, busy, func() { mustWatch(t, p, newOp(t), time.Second, 2) })
 			_, err := p.TryCompleteElseWatch(t.Context(), op, timeout, 1)
 			require.NoError(t, err)
 			time.Sleep(time.Minute)
-			empty(t, p)
-			shut(t, p)
+			requireEmpty(t, p)
+			mustShutdown(t, p)
 		},
 		"threshold": func(t *testing.T, op *testOp, timeout time.Duration, busy bool) {
 			p, err := NewThreshold(func(key int) int {
@@ -163,7 +163,7 @@ func TestArrivalsAfterSlowCheck(t *testing.T) {
 				return 0
 			}, Options{Tick: tick})
 			require.NoError(t, err)
-			beside(t, busy, func() {
+			withArrivals(t, busy, func() {
 				_, err := p.TryCompleteElseWatch(context.Background(), newOp(t), time.Second, All, Goal[int, int]{2, 1})
 				require.NoError(t, err)
 			})
@@ -176,7 +176,7 @@ func TestArrivalsAfterSlowCheck(t *testing.T) {
 	}
 	const ms = time.Millisecond
 	for name, watch := range watch {
-		for _, timeout := range []time.Duration{20 * ms, lazyFrom, 76 * ms, 100 * ms, 150 * ms, time.Second} {
+		for _, timeout := range []time.Duration{20 * ms, minPostponed, 76 * ms, 100 * ms, 150 * ms, time.Second} {
 			for _, took := range []time.Duration{1, ms, 6 * ms, 19 * ms, 70 * ms, 95 * ms, 149 * ms, 980 * ms, 2 * time.Second} {
 				for _, which := range []int{1, 2} {
 					for _, busy := range []bool{false, true} {
@@ -204,18 +204,18 @@ func TestArrivalsAfterSlowCheck(t *testing.T) {
 	}
 }
 
-// beside calls come every 7 ms for some time, if busy is set.
-func beside(t *testing.T, busy bool, come func()) {
+// withArrivals calls arrive every 7 ms for some time, if busy is set.
+func withArrivals(t *testing.T, busy bool, arrive func()) {
 	if !busy {
 		return
 	}
 	for range 3 {
-		come()
+		arrive()
 	}
 	go func() {
 		for range 300 {
 			time.Sleep(7 * time.Millisecond)
-			come()
+			arrive()
 		}
 	}()
 }
@@ -239,7 +239,7 @@ func TestEndsWhileItIsSwept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			op := newOp(t)
-			h := park(t, p, op, NoTimeout, 1)
+			h := mustWatch(t, p, op, NoTimeout, 1)
 			require.True(t, h.w.state.hold(h.gen))
 			ends := make(chan int32)
 			go func() {
@@ -255,7 +255,7 @@ func TestEndsWhileItIsSwept(t *testing.T) {
 			}
 			h.w.state.release(h.gen)
 			require.EqualValues(t, 1, <-ends)
-			empty(t, p)
+			requireEmpty(t, p)
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var errGone = errors.New("gone")
+var errFailedReplica = errors.New("gone")
 
 // P14: a waiting goroutine receives the reason as one error, at the right time.
 func TestAwait(t *testing.T) {
@@ -23,27 +23,30 @@ func TestAwait(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		timeout time.Duration
-		do      func(p *Purgatory[int], th *thresholdRig, yes *atomic.Bool, cancel func())
+		do      func(p *Purgatory[int], th *thresholdFixture, yes *atomic.Bool, cancel func())
 		want    answer
 	}{
-		"held already": {time.Minute, func(_ *Purgatory[int], th *thresholdRig, yes *atomic.Bool, _ func()) { yes.Store(true); th.set(1, 1) }, answer{}},
-		"comes": {time.Minute, func(p *Purgatory[int], th *thresholdRig, yes *atomic.Bool, _ func()) {
+		"held already": {time.Minute, func(_ *Purgatory[int], th *thresholdFixture, yes *atomic.Bool, _ func()) {
+			yes.Store(true)
+			th.set(1, 1)
+		}, answer{}},
+		"comes": {time.Minute, func(p *Purgatory[int], th *thresholdFixture, yes *atomic.Bool, _ func()) {
 			time.Sleep(time.Second)
 			p.CheckAndComplete(1) // not yet
 			th.Advance(1, 0)
 			time.Sleep(time.Second)
 			yes.Store(true)
 			p.CheckAndComplete(1)
-			th.raise(1, 1)
+			th.setAndAdvance(1, 1)
 		}, answer{at: 2 * time.Second}},
-		"expires": {time.Minute, func(*Purgatory[int], *thresholdRig, *atomic.Bool, func()) {}, answer{err: ErrExpired, at: time.Minute}},
-		"is over": {-1, func(*Purgatory[int], *thresholdRig, *atomic.Bool, func()) {}, answer{err: ErrExpired}},
-		"is left": {NoTimeout, func(_ *Purgatory[int], _ *thresholdRig, _ *atomic.Bool, cancel func()) {
+		"expires": {time.Minute, func(*Purgatory[int], *thresholdFixture, *atomic.Bool, func()) {}, answer{err: ErrExpired, at: time.Minute}},
+		"is over": {-1, func(*Purgatory[int], *thresholdFixture, *atomic.Bool, func()) {}, answer{err: ErrExpired}},
+		"is left": {NoTimeout, func(_ *Purgatory[int], _ *thresholdFixture, _ *atomic.Bool, cancel func()) {
 			time.Sleep(time.Hour)
 			cancel()
-		}, answer{err: errGone, at: time.Hour}},
-		"left early": {NoTimeout, func(_ *Purgatory[int], _ *thresholdRig, _ *atomic.Bool, cancel func()) { cancel() }, answer{err: errGone}},
-		"is closed": {NoTimeout, func(p *Purgatory[int], th *thresholdRig, _ *atomic.Bool, _ func()) {
+		}, answer{err: errFailedReplica, at: time.Hour}},
+		"left early": {NoTimeout, func(_ *Purgatory[int], _ *thresholdFixture, _ *atomic.Bool, cancel func()) { cancel() }, answer{err: errFailedReplica}},
+		"is closed": {NoTimeout, func(p *Purgatory[int], th *thresholdFixture, _ *atomic.Bool, _ func()) {
 			time.Sleep(time.Second)
 			_ = p.Shutdown(context.Background())
 			_ = th.Shutdown(context.Background())
@@ -51,9 +54,9 @@ func TestAwait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, th := open[int](t, Options{Tick: time.Millisecond}), openThreshold(t, Options{Tick: time.Millisecond})
+				p, th := open[int](t, Options{Tick: time.Millisecond}), newThresholdFixture(t, Options{Tick: time.Millisecond})
 				ctx, cancelCause := context.WithCancelCause(t.Context())
-				cancel := func() { cancelCause(errGone) }
+				cancel := func() { cancelCause(errFailedReplica) }
 				defer cancel()
 				var yes atomic.Bool
 				if c.want.at == 0 {
@@ -82,7 +85,7 @@ func TestAwait(t *testing.T) {
 
 // P8, P12: the errors of bad input and of a closed purgatory.
 func TestAwaitBadInput(t *testing.T) {
-	p, th := open[int](t, Options{}), openThreshold(t, Options{})
+	p, th := open[int](t, Options{}), newThresholdFixture(t, Options{})
 	yes := func() bool { return true }
 	require.PanicsWithValue(t, "purgatory: the condition is nil", func() { _ = p.Await(t.Context(), 1, nil, 1) })
 	require.PanicsWithValue(t, "purgatory: the context is nil", func() { _ = p.Await(nil, 1, yes, 1) })
@@ -285,11 +288,11 @@ func TestQuorumGivesUp(t *testing.T) {
 		require.Equal(t, []int{7}, got)
 		require.Equal(t, time.Second, time.Since(began))
 
-		gone := errors.New("gone")
+		failed := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(gone)
+		cancel(failed)
 		got, err = s.Quorum(ctx, NoTimeout, 2, a, b)
-		require.Equal(t, gone, err)
+		require.Equal(t, failed, err)
 		require.Equal(t, []int{7}, got)
 		require.NoError(t, s.Shutdown(t.Context()))
 		_, err = s.Quorum(t.Context(), time.Second, 2, a, b)

@@ -90,7 +90,7 @@ func BenchmarkListings(b *testing.B) {
 				case "one":
 					of = []int{0}
 				}
-				park(b, p, neverReady{}, time.Hour, of...)
+				mustWatch(b, p, neverReady{}, time.Hour, of...)
 			}
 			for _, most := range []int{20, n} {
 				b.Run(fmt.Sprintf("call=Oldest/operations=%d/keys=%s/most=%d", n, keys, most), func(b *testing.B) {
@@ -104,7 +104,7 @@ func BenchmarkListings(b *testing.B) {
 					}
 				})
 			}
-			shut(b, p)
+			mustShutdown(b, p)
 		}
 	}
 }

@@ -23,14 +23,14 @@ func TestP10Full(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				op := newOp(t)
-				s := &scene{p: open[int](t, Options{MaxPending: 3}), op: op}
+				s := &endingFixture{p: open[int](t, Options{MaxPending: 3}), op: op}
 				var err error
 				ctx, cancel := context.WithCancel(t.Context())
 				s.cancel = cancel
-				s.h, err = s.p.TryCompleteElseWatch(ctx, op, sceneTimeout, 1, 2)
+				s.h, err = s.p.TryCompleteElseWatch(ctx, op, endingTimeout, 1, 2)
 				require.NoError(t, err)
-				park(t, s.p, newOp(t), NoTimeout, 3)
-				park(t, s.p, newOp(t), NoTimeout, 4)
+				mustWatch(t, s.p, newOp(t), NoTimeout, 3)
+				mustWatch(t, s.p, newOp(t), NoTimeout, 4)
 				refused := func() {
 					x := newOp(t)
 					h, err := s.p.TryCompleteElseWatch(context.Background(), x, time.Hour, 5, 6)
@@ -43,10 +43,10 @@ func TestP10Full(t *testing.T) {
 				}
 				refused()
 				require.Equal(t, [3]int{3, 4, 4}, counts(s.p))
-				e.strike(s)
+				e.end(s)
 				synctest.Wait()
 				require.Equal(t, e.outcome, op.Outcome())
-				park(t, s.p, newOp(t), time.Hour, 1)
+				mustWatch(t, s.p, newOp(t), time.Hour, 1)
 				refused()
 				// An operation that need not wait is not refused.
 				now := newOp(t)
@@ -55,7 +55,7 @@ func TestP10Full(t *testing.T) {
 				require.NoError(t, err)
 				require.Zero(t, h)
 				refused()
-				shut(t, s.p)
+				mustShutdown(t, s.p)
 			})
 		})
 	}
@@ -72,14 +72,14 @@ func TestP10AddedFromComplete(t *testing.T) {
 			op := newOp(t)
 			op.end = func(o Outcome) {
 				if left > 0 && o != Closed {
-					park(t, p, again(left-1), time.Second, 1)
+					mustWatch(t, p, again(left-1), time.Second, 1)
 					added++
 				}
 			}
 			return op
 		}
-		park(t, p, newOp(t), NoTimeout, 1)
-		park(t, p, again(100), time.Second, 1)
+		mustWatch(t, p, newOp(t), NoTimeout, 1)
+		mustWatch(t, p, again(100), time.Second, 1)
 		for range 20 {
 			time.Sleep(time.Second + time.Millisecond)
 			synctest.Wait()
@@ -87,7 +87,7 @@ func TestP10AddedFromComplete(t *testing.T) {
 		require.Equal(t, 20, added)
 		require.Equal(t, [3]int{2, 2, 1}, counts(p))
 		verify(t, p)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -106,18 +106,18 @@ func TestP10SecondCheck(t *testing.T) {
 			_, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, 1, 2)
 			require.NoError(t, err)
 			require.NotZero(t, op.Outcome())
-			empty(t, p)
+			requireEmpty(t, p)
 		}
 		require.LessOrEqual(t, p.Stats().Wheel.Scheduled, uint64(runtime.GOMAXPROCS(0)), "a timer was set for what has ended, besides sweeps")
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
 // P10: an ended operation is subtracted from the count before another can take its capacity, or
 // Len would exceed the bound.
-func TestP10PlaceIsFreedLast(t *testing.T) {
+func TestP10CapacityIsFreedLast(t *testing.T) {
 	p := open[int](t, Options{MaxPending: 1})
-	h := park(t, p, newOp(t), NoTimeout, 1)
+	h := mustWatch(t, p, newOp(t), NoTimeout, 1)
 	ended := make(chan bool)
 	var once sync.Once
 	held := int64(-1)
@@ -132,10 +132,10 @@ func TestP10PlaceIsFreedLast(t *testing.T) {
 		})
 	})
 	<-ended
-	require.EqualValues(t, 1, held, "the place is free before the operation is counted out")
+	require.EqualValues(t, 1, held, "the capacity is freed before the operation is counted out")
 	require.Zero(t, p.held.Load())
-	empty(t, p)
-	shut(t, p)
+	requireEmpty(t, p)
+	mustShutdown(t, p)
 }
 
 // P10: the bound is exact under concurrency: never more operations wait, and once none arrives
@@ -175,7 +175,7 @@ func TestP10ExactUnderConcurrency(t *testing.T) {
 	}
 	wg.Wait()
 	require.LessOrEqual(t, most.Load(), int32(bound))
-	empty(t, p)
+	requireEmpty(t, p)
 
 	var accepted atomic.Int32
 	for range goroutines {
@@ -190,5 +190,5 @@ func TestP10ExactUnderConcurrency(t *testing.T) {
 	wg.Wait()
 	require.EqualValues(t, bound, accepted.Load())
 	require.Equal(t, bound, p.Len())
-	shut(t, p)
+	mustShutdown(t, p)
 }

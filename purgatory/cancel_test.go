@@ -22,7 +22,7 @@ func TestP9CancelForKey(t *testing.T) {
 			}{{&a, []string{"a"}}, {&both, []string{"b", "a"}}, {&b, []string{"b"}}} {
 				op := newOp(t)
 				*c.ops = append(*c.ops, op)
-				park(t, p, op, time.Hour, c.keys...)
+				mustWatch(t, p, op, time.Hour, c.keys...)
 			}
 		}
 		require.Equal(t, 100, p.CancelForKey("a", nil))
@@ -36,7 +36,7 @@ func TestP9CancelForKey(t *testing.T) {
 		}
 		require.Equal(t, 50, p.CancelForKey("b", nil))
 		require.EqualValues(t, 150, p.Stats().Cancelled)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -45,18 +45,18 @@ func TestP9CancelForKey(t *testing.T) {
 func TestP9CancelForKeyCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
-		checking, goOn := make(chan bool), make(chan bool)
+		checking, resume := make(chan bool), make(chan bool)
 		op := newOp(t)
 		op.try = func(n int) bool {
 			if n == 3 {
 				close(checking)
-				<-goOn
+				<-resume
 			}
 			return n >= 3
 		}
-		h := park(t, p, op, time.Hour, 1, 2)
-		gone := park(t, p, newOp(t), time.Hour, 2)
-		require.True(t, gone.Cancel(nil))
+		h := mustWatch(t, p, op, time.Hour, 1, 2)
+		ended := mustWatch(t, p, newOp(t), time.Hour, 2)
+		require.True(t, ended.Cancel(nil))
 		done := make(chan int)
 		go func() { done <- p.CheckAndComplete(1) }()
 		<-checking
@@ -64,10 +64,10 @@ func TestP9CancelForKeyCounts(t *testing.T) {
 		require.Zero(t, p.CancelForKey(1, nil), "decided already")
 		require.Zero(t, op.Outcome())
 		require.False(t, h.Cancel(nil))
-		close(goOn)
+		close(resume)
 		require.Zero(t, <-done)
 		require.Equal(t, Cancelled, op.Outcome())
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -87,7 +87,7 @@ func TestP9Context(t *testing.T) {
 				p := open[int](t, Options{})
 				ctx, cancel := context.WithCancel(t.Context())
 				other := newOp(t)
-				park(t, p, other, time.Hour, 1)
+				mustWatch(t, p, other, time.Hour, 1)
 				op := newOp(t)
 				op.try = func(n int) bool {
 					if n == 1 && when == "first check" || n == 2 && when == "second check" {
@@ -121,7 +121,7 @@ func TestP9Context(t *testing.T) {
 				require.Equal(t, [3]int{1, 1, 1}, counts(p))
 				require.Zero(t, other.Outcome())
 				verify(t, p)
-				shut(t, p)
+				mustShutdown(t, p)
 			})
 		})
 	}
@@ -153,7 +153,7 @@ func TestP9ContextDoneButReady(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, Completed, op.Outcome())
 		}
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -175,7 +175,7 @@ func TestP9ClientHangsUp(t *testing.T) {
 		for _, op := range ops {
 			require.Equal(t, Cancelled, op.Outcome())
 		}
-		empty(t, p)
-		shut(t, p)
+		requireEmpty(t, p)
+		mustShutdown(t, p)
 	})
 }

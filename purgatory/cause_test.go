@@ -35,9 +35,9 @@ func TestP14Cause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var told []string
+				var recorded []string
 				p := open[int](t, Options{OnEnd: func(o Outcome, waited time.Duration, cause error) {
-					told = append(told, fmt.Sprint(o, " ", waited, " ", cause))
+					recorded = append(recorded, fmt.Sprint(o, " ", waited, " ", cause))
 				}})
 				ctx, hangUp := context.WithCancelCause(t.Context())
 				defer hangUp(nil)
@@ -56,11 +56,11 @@ func TestP14Cause(t *testing.T) {
 				if c.outcome == Expired {
 					waited = time.Minute
 				}
-				require.Equal(t, []string{fmt.Sprint(c.outcome, " ", waited, " ", c.cause)}, told)
+				require.Equal(t, []string{fmt.Sprint(c.outcome, " ", waited, " ", c.cause)}, recorded)
 				st := p.Stats()
 				require.EqualValues(t, 1, st.Waited[c.outcome].Count)
 				require.Equal(t, waited, st.Waited[c.outcome].Mean())
-				shut(t, p)
+				mustShutdown(t, p)
 			})
 		})
 	}
@@ -72,7 +72,7 @@ func TestP14CancelsRacing(t *testing.T) {
 	p := open[int](t, Options{})
 	for range 3000 {
 		op := newOp(t)
-		h := park(t, p, op, NoTimeout, 1, 2)
+		h := mustWatch(t, p, op, NoTimeout, 1, 2)
 		var wg sync.WaitGroup
 		var won [4]bool
 		causes := [4]error{}
@@ -96,21 +96,21 @@ func TestP14CancelsRacing(t *testing.T) {
 		}
 		require.Equal(t, 1, n)
 	}
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 // P14, P7: the cause says why a check failed.
 func TestP14Failed(t *testing.T) {
 	broken := errors.New("broken")
-	for want, misdeed := range map[string]func(){
+	for want, fault := range map[string]func(){
 		"purgatory: TryComplete panicked: broken":      func() { panic(broken) },
 		"purgatory: TryComplete panicked: 7":           func() { panic(7) },
-		"purgatory: TryComplete called runtime.Goexit": misdeeds["goexit"],
+		"purgatory: TryComplete called runtime.Goexit": faults["goexit"],
 	} {
 		for at := 1; at <= 3; at++ {
 			var panics int
 			p := open[int](t, Options{OnPanic: func(Panic) { panics++ }})
-			op := newFaultyOp(t, at, misdeed)
+			op := newFaultyOp(t, at, fault)
 			onItsOwn(func() {
 				_, _ = p.TryCompleteElseWatch(t.Context(), op, time.Hour, 1)
 				p.CheckAndComplete(1)
@@ -123,7 +123,7 @@ func TestP14Failed(t *testing.T) {
 			var failed *CheckError
 			require.ErrorAs(t, op.cause, &failed)
 			require.Equal(t, failed.Value != nil, panics == 1)
-			shut(t, p)
+			mustShutdown(t, p)
 		}
 	}
 }
@@ -136,17 +136,17 @@ func TestP14HookPanics(t *testing.T) {
 		OnPanic: func(x Panic) { panics = append(panics, x.Value) },
 	})
 	op := newOp(t)
-	require.True(t, park(t, p, op, NoTimeout, 1).ForceComplete())
+	require.True(t, mustWatch(t, p, op, NoTimeout, 1).ForceComplete())
 	require.Equal(t, Completed, op.Outcome())
 	require.Equal(t, []any{"hook"}, panics)
 	require.EqualValues(t, 1, p.Stats().Completed)
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 // P1, P7: whatever the hooks do, Complete is called once.
 func TestP14HooksFail(t *testing.T) {
-	for name, onEnd := range misdeeds {
-		for also, onPanic := range misdeeds {
+	for name, onEnd := range faults {
+		for also, onPanic := range faults {
 			t.Run(name+", then "+also, func(t *testing.T) {
 				captureLog(t)
 				p := open[int](t, Options{
@@ -154,11 +154,11 @@ func TestP14HooksFail(t *testing.T) {
 					OnPanic: func(Panic) { onPanic() },
 				})
 				op := newOp(t)
-				h := park(t, p, op, NoTimeout, 1)
+				h := mustWatch(t, p, op, NoTimeout, 1)
 				onItsOwn(func() { h.ForceComplete() })
 				require.EqualValues(t, 1, op.ends.Load(), "Complete was not called")
 				require.Equal(t, Completed, op.Outcome())
-				shut(t, p)
+				mustShutdown(t, p)
 			})
 		}
 	}

@@ -56,8 +56,8 @@ func NewClock(o ClockOptions) (*Clock, error) {
 	return c, nil
 }
 
-// made returns the timers. It panics for a zero value.
-func (c *Clock) made() *timingwheel.Wheel[event] {
+// mustBeMade returns the timers. It panics for a zero value.
+func (c *Clock) mustBeMade() *timingwheel.Wheel[event] {
 	if c.timers == nil {
 		panic("purgatory: the zero Clock cannot be used, must be made by NewClock")
 	}
@@ -65,15 +65,15 @@ func (c *Clock) made() *timingwheel.Wheel[event] {
 }
 
 // Stats returns the statistics of the timers.
-func (c *Clock) Stats() timingwheel.Stats { return c.made().Stats() }
+func (c *Clock) Stats() timingwheel.Stats { return c.mustBeMade().Stats() }
 
 // Levels returns the levels of the timing wheel; see [timingwheel.Wheel.Levels].
-func (c *Clock) Levels() []timingwheel.Level { return c.made().Levels() }
+func (c *Clock) Levels() []timingwheel.Level { return c.mustBeMade().Levels() }
 
 // Close refuses further purgatories with ErrClosed, and does not wait. The clock's goroutines
 // end when the last purgatory that shares it has been shut down.
 func (c *Clock) Close() {
-	c.made()
+	c.mustBeMade()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {
@@ -86,7 +86,7 @@ func (c *Clock) Close() {
 // from a Complete or a TryComplete. When ctx is done first, it returns its error; the shutdown
 // goes on, and another call waits for it again. A nil ctx panics, and changes nothing.
 func (c *Clock) Shutdown(ctx context.Context) error {
-	mustHave(ctx)
+	mustHaveContext(ctx)
 	c.Close()
 	return waitFor(ctx, c.done)
 }

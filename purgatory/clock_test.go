@@ -17,15 +17,15 @@ func TestP17OneWheel(t *testing.T) {
 		wheel, err := NewClock(ClockOptions{Name: "all", Workers: 2})
 		require.NoError(t, err)
 		p, q := open[int](t, Options{Clock: wheel}), open[string](t, Options{Clock: wheel})
-		r := openThreshold(t, Options{Clock: wheel})
+		r := newThresholdFixture(t, Options{Clock: wheel})
 		futures, err := NewFutures[int](Options{Clock: wheel})
 		require.NoError(t, err)
 
 		short, long, deferred, number, result := newOp(t), newOp(t), newOp(t), newOp(t), newOp(t)
-		park(t, p, short, 10*time.Millisecond, 1)
-		park(t, q, long, time.Minute, "1")
-		park(t, q, deferred, time.Minute, "2")
-		r.park(number, time.Minute, All, Goal[int, int]{1, 1})
+		mustWatch(t, p, short, 10*time.Millisecond, 1)
+		mustWatch(t, q, long, time.Minute, "1")
+		mustWatch(t, q, deferred, time.Minute, "2")
+		r.mustWatch(number, time.Minute, All, Goal[int, int]{1, 1})
 		f := futures.Future()
 		_, err = futures.TryCompleteElseWatch(t.Context(), result, time.Minute, All, f)
 		require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestP17OneWheel(t *testing.T) {
 		require.EqualError(t, err, "purgatory: closed: Options.Clock")
 		require.ErrorIs(t, err, ErrClosed)
 		last := newOp(t)
-		park(t, q, last, time.Second, "1")
+		mustWatch(t, q, last, time.Second, "1")
 		time.Sleep(2 * time.Second)
 		require.Equal(t, Expired, last.Outcome(), "others use it still")
 		require.NoError(t, q.Shutdown(t.Context()))
@@ -78,13 +78,13 @@ func TestP17ShutdownWaits(t *testing.T) {
 		wheel, err := NewClock(ClockOptions{})
 		require.NoError(t, err)
 		p := open[int](t, Options{Clock: wheel})
-		goOn, inside := make(chan bool), make(chan bool)
+		resume, inside := make(chan bool), make(chan bool)
 		op := newOp(t)
 		op.end = func(Outcome) {
 			close(inside)
-			<-goOn
+			<-resume
 		}
-		park(t, p, op, time.Millisecond, 1)
+		mustWatch(t, p, op, time.Millisecond, 1)
 		<-inside
 		require.Zero(t, p.Len())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -101,7 +101,7 @@ func TestP17ShutdownWaits(t *testing.T) {
 			t.Fatal("it does not wait for the Complete")
 		default:
 		}
-		close(goOn)
+		close(resume)
 		<-ended // without another call of Shutdown
 		require.NoError(t, p.Shutdown(t.Context()))
 		wheel.Close()
@@ -119,7 +119,7 @@ func TestP17BadInput(t *testing.T) {
 	require.NoError(t, err)
 	require.PanicsWithValue(t, "purgatory: the context is nil", func() { _ = wheel.Shutdown(nil) })
 	_, err = New[int](Options{Clock: wheel, Tick: 1})
-	require.EqualError(t, err, "purgatory: Options.Tick is 1ns, must be 0 beside Options.Clock")
+	require.EqualError(t, err, "purgatory: Options.Tick is 1ns, must be 0 with Options.Clock")
 	require.NoError(t, wheel.Shutdown(t.Context()))
 }
 

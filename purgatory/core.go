@@ -11,14 +11,14 @@ import (
 // core holds operations, whatever they wait for: the wheel of their timeouts, the bound on
 // their number, their statistics, and the shutdown. Purgatory and Threshold share it.
 type core struct {
-	options Options
-	lists   lists
-	clock   *Clock
-	own     bool         // the wheel is this core's
-	held    atomic.Int64 // operations, counted only with MaxPending; written by any goroutine
-	panics  atomic.Uint64
-	tallies tallies
-	closing closing
+	options   Options
+	lists     lists
+	clock     *Clock
+	ownsClock bool         // the wheel is this core's
+	held      atomic.Int64 // operations, counted only with MaxPending; written by any goroutine
+	panics    atomic.Uint64
+	tallies   tallies
+	closing   closing
 }
 
 // lists are the lists in which a core's operations are entered. Only the goroutine that owns
@@ -38,13 +38,13 @@ type lists interface {
 func (c *core) open(o Options, l lists) (err error) {
 	c.options, c.lists, c.clock = o, l, o.Clock
 	c.closing.done = make(chan struct{})
-	c.tallies.most = runtime.GOMAXPROCS(0)
+	c.tallies.maxParts = runtime.GOMAXPROCS(0)
 	if c.clock == nil {
 		c.clock, err = NewClock(ClockOptions{Name: o.Name, Tick: o.Tick, Workers: o.Workers})
 		if err != nil {
 			return err
 		}
-		c.own = true
+		c.ownsClock = true
 	}
 	return c.clock.join()
 }
@@ -58,22 +58,22 @@ func (c *core) mustBeMade() {
 
 const zeroValue = "purgatory: the zero value cannot be used, must be made by New, NewThreshold or NewFutures"
 
-// mustHave panics if the context is nil, and returns its channel. A typed nil panics in Done
-// here, before anything depends on the context.
-func mustHave(ctx context.Context) (done <-chan struct{}) {
+// mustHaveContext panics if the context is nil, and returns its channel. A typed nil panics in
+// Done here, before anything depends on the context.
+func mustHaveContext(ctx context.Context) (done <-chan struct{}) {
 	if ctx == nil {
 		panic("purgatory: the context is nil")
 	}
 	return ctx.Done()
 }
 
-// mustBeUsable panics if op or the context is nil. It returns the context's channel.
-func (c *core) mustBeUsable(ctx context.Context, op any) (done <-chan struct{}) {
+// mustHaveArguments panics if op or the context is nil. It returns the context's channel.
+func (c *core) mustHaveArguments(ctx context.Context, op any) (done <-chan struct{}) {
 	c.mustBeMade()
 	if op == nil {
 		panic("purgatory: the operation is nil")
 	}
-	return mustHave(ctx)
+	return mustHaveContext(ctx)
 }
 
 // reserve counts an operation, and reports false if MaxPending operations already wait.
@@ -127,12 +127,12 @@ func (c *core) recoverPanic() {
 // report counts a panic and calls the hook with it. A panic of the hook is only logged.
 func (c *core) report(v any) {
 	c.panics.Add(1)
-	what := Panic{Value: v, Stack: debug.Stack()}
+	recovered := Panic{Value: v, Stack: debug.Stack()}
 	defer func() {
 		if v := recover(); v != nil {
-			logPanic(what)
+			logPanic(recovered)
 			logPanic(Panic{Value: v, Stack: debug.Stack()})
 		}
 	}()
-	c.options.OnPanic(what)
+	c.options.OnPanic(recovered)
 }

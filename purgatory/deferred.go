@@ -11,25 +11,25 @@ type deferred[K comparable] struct {
 	core *core
 	run  func(K)
 
-	mu    sync.Mutex
-	turns map[K]turn // guarded by mu; keys that wait for a worker or have one
-	order []K        // guarded by mu; waiting keys, from head on
-	head  int        // guarded by mu
-	most  int        // guarded by mu; the maximum size of turns so far
+	mu        sync.Mutex
+	states    map[K]keyState // guarded by mu; keys that wait for a worker or have one
+	order     []K            // guarded by mu; waiting keys, from head on
+	head      int            // guarded by mu
+	maxStates int            // guarded by mu; the maximum size of states so far
 }
 
-// turn is the state of a deferred key.
-type turn uint8
+// keyState is the state of a deferred key.
+type keyState uint8
 
 const (
-	queued        turn = iota // in order, waiting for a worker
-	runningOnce               // a worker runs it
-	runningQueued             // a worker runs it, and it is in order again
-	runningAgain              // a worker runs it, and its next turn came in the meantime
+	queued        keyState = iota // in order, waiting for a worker
+	runningOnce                   // a worker runs it
+	runningQueued                 // a worker runs it, and it is in order again
+	runningAgain                  // a worker runs it, and its next turn came in the meantime
 )
 
-// keepKeys is the number of keys for which memory is kept while none waits.
-const keepKeys = 1 << 10
+// maxKeptKeys is the number of keys for which memory is kept while none waits.
+const maxKeptKeys = 1 << 10
 
 func (d *deferred[K]) init(c *core, run func(K)) { d.core, d.run = c, run }
 
@@ -43,7 +43,7 @@ func (d *deferred[K]) add(key K) error {
 	if d.core.closing.begun.Load() {
 		return ErrClosed
 	}
-	switch now, known := d.turns[key]; {
+	switch now, known := d.states[key]; {
 	case !known:
 		d.queueLocked(key, queued)
 	case now == runningOnce:
@@ -52,12 +52,12 @@ func (d *deferred[K]) add(key K) error {
 	return nil
 }
 
-func (d *deferred[K]) queueLocked(key K, as turn) {
-	if d.turns == nil {
-		d.turns = make(map[K]turn)
+func (d *deferred[K]) queueLocked(key K, state keyState) {
+	if d.states == nil {
+		d.states = make(map[K]keyState)
 	}
-	d.turns[key] = as
-	d.most = max(d.most, len(d.turns))
+	d.states[key] = state
+	d.maxStates = max(d.maxStates, len(d.states))
 	d.order = append(d.order, key)
 	// One timer for each queued key, so that a slow check does not delay other keys while a
 	// worker is free.
@@ -89,7 +89,7 @@ func (d *deferred[K]) take() (key K, ok bool) {
 	d.head++
 	if d.head == len(d.order) {
 		d.order, d.head = d.order[:0], 0
-		if cap(d.order) > keepKeys {
+		if cap(d.order) > maxKeptKeys {
 			d.order = nil
 		}
 	} else if d.head > len(d.order)/2 {
@@ -100,11 +100,11 @@ func (d *deferred[K]) take() (key K, ok bool) {
 		clear(d.order[d.head:])
 		d.order, d.head = d.order[:n], 0
 	}
-	if d.turns[key] == runningQueued {
-		d.turns[key] = runningAgain
+	if d.states[key] == runningQueued {
+		d.states[key] = runningAgain
 		return key, false
 	}
-	d.turns[key] = runningOnce
+	d.states[key] = runningOnce
 	d.core.startWork() // with mu held: the shutdown has not called clear yet
 	return key, true
 }
@@ -113,16 +113,16 @@ func (d *deferred[K]) take() (key K, ok bool) {
 func (d *deferred[K]) done(key K) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch d.turns[key] {
+	switch d.states[key] {
 	case runningQueued:
-		d.turns[key] = queued
+		d.states[key] = queued
 	case runningAgain:
 		d.queueLocked(key, queued)
 	default:
-		delete(d.turns, key)
+		delete(d.states, key)
 	}
-	if len(d.turns) == 0 && d.most > keepKeys {
-		d.turns, d.most = nil, 0 // a map does not shrink
+	if len(d.states) == 0 && d.maxStates > maxKeptKeys {
+		d.states, d.maxStates = nil, 0 // a map does not shrink
 	}
 }
 
@@ -130,5 +130,5 @@ func (d *deferred[K]) done(key K) {
 func (d *deferred[K]) clear() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.turns, d.order, d.head, d.most = nil, nil, 0, 0
+	d.states, d.order, d.head, d.maxStates = nil, nil, 0, 0
 }

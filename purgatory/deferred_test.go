@@ -30,7 +30,7 @@ func TestP6DeferredUnderALock(t *testing.T) {
 			defer group.Unlock()
 			worker = onWorker()
 		}
-		park(t, p, op, time.Hour, 1)
+		mustWatch(t, p, op, time.Hour, 1)
 		for range 2 {
 			group.Lock()
 			members++
@@ -40,8 +40,8 @@ func TestP6DeferredUnderALock(t *testing.T) {
 		}
 		require.Equal(t, Completed, op.Outcome())
 		require.True(t, worker)
-		empty(t, p)
-		shut(t, p)
+		requireEmpty(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -50,27 +50,27 @@ func TestP6DeferredUnderALock(t *testing.T) {
 func TestP6DeferredCoalesces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 1})
-		blocked, goOn := make(chan bool), make(chan bool)
+		blocked, resume := make(chan bool), make(chan bool)
 		busy := newOp(t)
 		busy.try = func(n int) bool {
 			if n == 3 {
 				close(blocked)
-				<-goOn
+				<-resume
 			}
 			return n >= 3
 		}
-		park(t, p, busy, time.Hour, 0)
-		var order journal[int]
+		mustWatch(t, p, busy, time.Hour, 0)
+		var order recorder[int]
 		ops := make([]*testOp, 6)
 		for key := 1; key <= 5; key++ {
 			ops[key] = newOp(t)
 			ops[key].try = func(n int) bool {
 				if n > 2 {
-					order.note(key)
+					order.record(key)
 				}
 				return false
 			}
-			park(t, p, ops[key], time.Hour, key)
+			mustWatch(t, p, ops[key], time.Hour, key)
 		}
 		require.NoError(t, p.CheckAndCompleteLater(0))
 		<-blocked
@@ -78,14 +78,14 @@ func TestP6DeferredCoalesces(t *testing.T) {
 			require.NoError(t, p.CheckAndCompleteLater(5-i%5))
 		}
 		require.Equal(t, 5, len(p.deferred.order)-p.deferred.head)
-		close(goOn)
+		close(resume)
 		synctest.Wait()
 		require.Equal(t, []int{5, 4, 3, 2, 1}, order.take())
 		require.NoError(t, p.CheckAndCompleteLater(3))
 		synctest.Wait()
 		require.Equal(t, []int{3}, order.take())
 		verify(t, p)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -104,11 +104,11 @@ func TestP6DeferredDuringTheCheck(t *testing.T) {
 				}
 				return saw
 			}
-			park(t, p, op, NoTimeout, 1)
+			mustWatch(t, p, op, NoTimeout, 1)
 			require.NoError(t, p.CheckAndCompleteLater(1))
 			synctest.Wait()
 			require.Equal(t, Completed, op.Outcome())
-			shut(t, p)
+			mustShutdown(t, p)
 		})
 	}
 }
@@ -117,20 +117,20 @@ func TestP6DeferredDuringTheCheck(t *testing.T) {
 func TestP6DeferredSlowKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 2})
-		goOn := make(chan bool)
+		resume := make(chan bool)
 		slow := newOp(t)
 		slow.try = func(n int) bool {
 			if n == 3 {
-				<-goOn
+				<-resume
 			}
 			return n >= 3
 		}
-		park(t, p, slow, NoTimeout, 0)
+		mustWatch(t, p, slow, NoTimeout, 0)
 		require.NoError(t, p.CheckAndCompleteLater(0))
 		synctest.Wait()
 		for key := range 100 {
 			op := newOp(t)
-			park(t, p, op, NoTimeout, key+1)
+			mustWatch(t, p, op, NoTimeout, key+1)
 			op.ready.Store(true)
 			require.NoError(t, p.CheckAndCompleteLater(key+1))
 			if key%10 == 0 { // one by one, and in bursts
@@ -140,10 +140,10 @@ func TestP6DeferredSlowKey(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, 1, p.Len())
-		close(goOn)
+		close(resume)
 		synctest.Wait()
-		empty(t, p)
-		shut(t, p)
+		requireEmpty(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -157,7 +157,7 @@ func TestP6DeferredHammer(t *testing.T) {
 			seen[key].Store(changes[key].Load())
 			return false
 		}
-		park(t, p, op, NoTimeout, key)
+		mustWatch(t, p, op, NoTimeout, key)
 	}
 	var wg sync.WaitGroup
 	for range 4 {
@@ -178,12 +178,12 @@ func TestP6DeferredHammer(t *testing.T) {
 		}
 	}
 	require.Equal(t, 5, p.CancelForKey(0, nil)+p.CancelForKey(1, nil)+p.CancelForKey(2, nil)+p.CancelForKey(3, nil)+p.CancelForKey(4, nil))
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 // P12: a key that is added during the shutdown is refused, even if the shutdown began after the
 // call: the queue's lock delays the call in between.
-func TestP12HandedOverMeanwhile(t *testing.T) {
+func TestP12KeyAddedDuringShutdown(t *testing.T) {
 	p := open[int](t, Options{})
 	p.deferred.mu.Lock()
 	said := make(chan error)
@@ -193,7 +193,7 @@ func TestP12HandedOverMeanwhile(t *testing.T) {
 	blockedOnMutex(t, "(*deferred[...]).clear")
 	p.deferred.mu.Unlock()
 	require.ErrorIs(t, <-said, ErrClosed)
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 // newBusyOp makes an operation that is never ready. Once it is watched, each of its checks
@@ -216,7 +216,7 @@ func TestDeferredMemory(t *testing.T) {
 		p := open[int](t, Options{Workers: 1})
 		turn := make(chan bool)
 		op := newBusyOp(t, turn)
-		park(t, p, op, NoTimeout, 0, 1, 2, 3)
+		mustWatch(t, p, op, NoTimeout, 0, 1, 2, 3)
 		for key := range 3 {
 			require.NoError(t, p.CheckAndCompleteLater(key))
 			synctest.Wait()
@@ -234,51 +234,51 @@ func TestDeferredMemory(t *testing.T) {
 		require.LessOrEqual(t, most, 8, "it grows with what has been, not with what is")
 		verify(t, p)
 
-		goOn := make(chan bool)
-		busy := newBusyOp(t, goOn)
-		h := park(t, p, busy, NoTimeout, 3)
+		resume := make(chan bool)
+		busy := newBusyOp(t, resume)
+		h := mustWatch(t, p, busy, NoTimeout, 3)
 		require.NoError(t, p.CheckAndCompleteLater(3))
 		synctest.Wait()
-		for key := range 10 * keepKeys {
+		for key := range 10 * maxKeptKeys {
 			require.NoError(t, p.CheckAndCompleteLater(key+10))
 		}
-		require.GreaterOrEqual(t, cap(p.deferred.order), 10*keepKeys)
-		close(goOn)
+		require.GreaterOrEqual(t, cap(p.deferred.order), 10*maxKeptKeys)
+		close(resume)
 		synctest.Wait()
-		require.LessOrEqual(t, cap(p.deferred.order), keepKeys)
+		require.LessOrEqual(t, cap(p.deferred.order), maxKeptKeys)
 		require.True(t, h.Cancel(nil))
 		verify(t, p)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
 // The turns are released even if their burst ends before the last worker is done.
-func TestDeferredMemoryOfTurns(t *testing.T) {
+func TestDeferredMemoryOfStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 2})
-		goOn := make(chan bool)
-		busy := newBusyOp(t, goOn)
-		park(t, p, busy, NoTimeout, 0)
+		resume := make(chan bool)
+		busy := newBusyOp(t, resume)
+		mustWatch(t, p, busy, NoTimeout, 0)
 		later := func(keys int) {
 			for key := range keys {
 				require.NoError(t, p.CheckAndCompleteLater(key))
 			}
 			synctest.Wait()
 		}
-		later(10 * keepKeys)
-		require.Len(t, p.deferred.turns, 1, "the busy one")
+		later(10 * maxKeptKeys)
+		require.Len(t, p.deferred.states, 1, "the busy one")
 		later(2)
-		goOn <- true
-		goOn <- true // and once more, because it was queued again
+		resume <- true
+		resume <- true // and once more, because it was queued again
 		synctest.Wait()
-		require.Nil(t, p.deferred.turns)
+		require.Nil(t, p.deferred.states)
 		later(2)
-		goOn <- true
+		resume <- true
 		synctest.Wait()
-		require.NotNil(t, p.deferred.turns, "of a few it is kept")
-		require.Empty(t, p.deferred.turns)
+		require.NotNil(t, p.deferred.states, "of a few it is kept")
+		require.Empty(t, p.deferred.states)
 		verify(t, p)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -286,18 +286,18 @@ func TestDeferredMemoryOfTurns(t *testing.T) {
 func TestDeferredOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 1})
-		goOn := make(chan bool)
-		var order journal[int]
+		resume := make(chan bool)
+		var order recorder[int]
 		for key := range 500 {
 			op := newOp(t)
 			op.try = func(n int) bool {
 				if n > 2 {
-					order.note(key)
-					<-goOn
+					order.record(key)
+					<-resume
 				}
 				return false
 			}
-			park(t, p, op, NoTimeout, key)
+			mustWatch(t, p, op, NoTimeout, key)
 		}
 		var want []int
 		for range 5 {
@@ -310,7 +310,7 @@ func TestDeferredOrder(t *testing.T) {
 				}
 			}
 			for range 300 {
-				goOn <- true
+				resume <- true
 				synctest.Wait()
 				done := order.take()
 				require.LessOrEqual(t, len(done), 2) // the first that began, and the next
@@ -320,10 +320,10 @@ func TestDeferredOrder(t *testing.T) {
 				}
 			}
 		}
-		close(goOn)
+		close(resume)
 		synctest.Wait()
 		require.Equal(t, want, order.take())
 		verify(t, p)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }

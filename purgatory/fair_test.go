@@ -25,14 +25,14 @@ func TestP15HotDeferredKey(t *testing.T) {
 			return false
 		}
 		for range 5 { // makes a walk slow, so that others could overtake it
-			park(t, p, slow, NoTimeout, 1)
+			mustWatch(t, p, slow, NoTimeout, 1)
 			slow = &testOp{t: t, try: slow.try}
 		}
 		start := time.Now()
 		other := newOp(t)
 		var expired time.Duration
 		other.end = func(Outcome) { expired = time.Since(start) }
-		park(t, p, other, 3*time.Second, 2)
+		mustWatch(t, p, other, 3*time.Second, 2)
 		for range 20 {
 			require.NoError(t, p.CheckAndCompleteLater(1))
 			time.Sleep(time.Second / 2)
@@ -43,7 +43,7 @@ func TestP15HotDeferredKey(t *testing.T) {
 		require.Equal(t, Expired, other.Outcome())
 		require.Equal(t, 3*time.Second, expired)
 		verify(t, p)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -60,7 +60,7 @@ func TestP15ChecksItself(t *testing.T) {
 			}
 			return false
 		}
-		park(t, p, op, NoTimeout, 1)
+		mustWatch(t, p, op, NoTimeout, 1)
 		require.Zero(t, p.CheckAndComplete(1))
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -69,31 +69,31 @@ func TestP15ChecksItself(t *testing.T) {
 		require.Len(t, panics, 1)
 		require.Equal(t, errSpinning, panics[0].Value)
 		require.InDelta(t, spinSuspect, op.checks.Load(), 2*maxChecksHere)
-		empty(t, p)
-		shut(t, p)
+		requireEmpty(t, p)
+		mustShutdown(t, p)
 	})
 }
 
 // P15: an operation that other goroutines check as often is not mistaken for an operation that
 // checks itself, however long that goes on, and the goroutines that ask are not delayed.
-func TestP15AskedByOthers(t *testing.T) {
+func TestP15ChecksRequestedByOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
 		op := newOp(t)
-		asked := make(chan bool)
+		requested := make(chan bool)
 		op.try = func(n int) bool {
 			if n > 2 && n < 3*spinSuspect {
-				asked <- true // another goroutine asks while the check runs
-				<-asked
+				requested <- true // another goroutine asks while the check runs
+				<-requested
 			}
 			return op.ready.Load()
 		}
-		park(t, p, op, NoTimeout, 1)
+		mustWatch(t, p, op, NoTimeout, 1)
 		done := make(chan bool)
 		go func() {
-			for range asked {
+			for range requested {
 				require.Zero(t, p.CheckAndComplete(1))
-				asked <- true
+				requested <- true
 			}
 			close(done)
 		}()
@@ -120,15 +120,15 @@ func TestP15AskedByOthers(t *testing.T) {
 		p.CheckAndComplete(1)
 		synctest.Wait()
 		require.Equal(t, Completed, op.Outcome())
-		close(asked)
+		close(requested)
 		<-done
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
-// P15: for an operation that others have asked in a pause the count restarts: only a dozen
+// P15: for an operation that others have requested in a pause the count restarts: only a dozen
 // checks in a row that it has requested itself make it fail.
-func TestP15AskedInPauses(t *testing.T) {
+func TestP15ChecksRequestedInPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
 		op := newOp(t)
@@ -138,7 +138,7 @@ func TestP15AskedInPauses(t *testing.T) {
 			}
 			return op.ready.Load()
 		}
-		park(t, p, op, NoTimeout, 1)
+		mustWatch(t, p, op, NoTimeout, 1)
 		require.Zero(t, p.CheckAndComplete(1))
 		for op.checks.Load() < spinSuspect+30 {
 			time.Sleep(100 * time.Microsecond)
@@ -151,7 +151,7 @@ func TestP15AskedInPauses(t *testing.T) {
 		require.Zero(t, op.Outcome())
 		op.ready.Store(true)
 		require.Equal(t, 1, p.CheckAndComplete(1))
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -167,28 +167,28 @@ func TestP15EndedBetweenChecks(t *testing.T) {
 			}
 			return false
 		}
-		h := park(t, p, op, NoTimeout, 1)
+		h := mustWatch(t, p, op, NoTimeout, 1)
 		require.Zero(t, p.CheckAndComplete(1))
 		for op.checks.Load() <= spinSuspect { // from then on a pause follows each check
-			time.Sleep(leastPause / 2)
+			time.Sleep(minPause / 2)
 		}
 		checks := op.checks.Load()
 		require.True(t, h.Cancel(nil))
 		require.Zero(t, op.ends.Load(), "its owner ends it, after the pause")
-		time.Sleep(2 * leastPause)
+		time.Sleep(2 * minPause)
 		synctest.Wait()
 		require.Equal(t, Cancelled, op.Outcome())
 		require.Equal(t, checks, op.checks.Load())
-		empty(t, p)
-		shut(t, p)
+		requireEmpty(t, p)
+		mustShutdown(t, p)
 	})
 }
 
 // P15: CheckAndComplete returns even if others ask for checks without end.
-func TestP15CheckerComesBack(t *testing.T) {
+func TestP15CallerReturns(t *testing.T) {
 	p := open[int](t, Options{Workers: 1})
 	op := newOp(t)
-	park(t, p, op, NoTimeout, 1)
+	mustWatch(t, p, op, NoTimeout, 1)
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	for range 2 {
@@ -206,5 +206,5 @@ func TestP15CheckerComesBack(t *testing.T) {
 	for !op.ready.Swap(true) || op.ends.Load() == 0 {
 		p.CheckAndComplete(1)
 	}
-	shut(t, p)
+	mustShutdown(t, p)
 }

@@ -17,7 +17,7 @@ type Futures[T any] struct {
 
 // Future is a result that is set once, later. Its methods are safe for use from any goroutine.
 type Future[T any] struct {
-	home *Futures[T]
+	owner *Futures[T]
 
 	mu    sync.Mutex
 	done  bool
@@ -41,8 +41,8 @@ func NewFutures[T any](o Options) (*Futures[T], error) {
 	return &Futures[T]{t}, nil
 }
 
-// made returns the threshold. It panics for a zero value.
-func (s *Futures[T]) made() *Threshold[*Future[T], uint8] {
+// mustBeMade returns the threshold. It panics for a zero value.
+func (s *Futures[T]) mustBeMade() *Threshold[*Future[T], uint8] {
 	if s.threshold == nil {
 		panic(zeroValue)
 	}
@@ -52,12 +52,12 @@ func (s *Futures[T]) made() *Threshold[*Future[T], uint8] {
 // Future makes a future that is not done. A future without waiters costs nothing but its own
 // memory, done or not.
 func (s *Futures[T]) Future() *Future[T] {
-	s.made()
-	return &Future[T]{home: s}
+	s.mustBeMade()
+	return &Future[T]{owner: s}
 }
 
 func (f *Future[T]) mustBeMade() {
-	if f.home == nil {
+	if f.owner == nil {
 		panic("purgatory: the zero Future cannot be used, must be made by Futures.Future")
 	}
 }
@@ -73,7 +73,7 @@ func (f *Future[T]) Set(value T, err error) bool {
 	}
 	f.done, f.value, f.err = true, value, err
 	f.mu.Unlock()
-	f.home.threshold.Advance(f, 1)
+	f.owner.threshold.Advance(f, 1)
 	return true
 }
 
@@ -112,7 +112,7 @@ func (s *Futures[T]) Await(ctx context.Context, timeout time.Duration, need Need
 // does. It returns the values available so far also with an error. An n that is not 1 to the
 // number of futures is an error.
 func (s *Futures[T]) Quorum(ctx context.Context, timeout time.Duration, n int, futures ...*Future[T]) ([]T, error) {
-	mustHave(ctx)
+	mustHaveContext(ctx)
 	goals, err := s.goals(futures)
 	switch {
 	case err != nil:
@@ -157,13 +157,13 @@ func results[T any](futures []*Future[T]) (values []T, failed []error) {
 }
 
 func (s *Futures[T]) goals(futures []*Future[T]) ([]Goal[*Future[T], uint8], error) {
-	s.made()
+	s.mustBeMade()
 	goals := make([]Goal[*Future[T], uint8], len(futures))
 	for i, f := range futures {
 		if f == nil {
 			panic(fmt.Sprintf("purgatory: futures[%d] is nil", i))
 		}
-		if f.home != s {
+		if f.owner != s {
 			return nil, fmt.Errorf("purgatory: futures[%d] belongs to another Futures", i)
 		}
 		goals[i] = Goal[*Future[T], uint8]{f, 1}
@@ -172,17 +172,17 @@ func (s *Futures[T]) goals(futures []*Future[T]) ([]Goal[*Future[T], uint8], err
 }
 
 // Stats returns the statistics; Watched counts the results that operations still wait for.
-func (s *Futures[T]) Stats() Stats { return s.made().Stats() }
+func (s *Futures[T]) Stats() Stats { return s.mustBeMade().Stats() }
 
 // Len returns the number of pending operations; see [Purgatory.Len].
-func (s *Futures[T]) Len() int { return s.made().Len() }
+func (s *Futures[T]) Len() int { return s.mustBeMade().Len() }
 
 // Clock is like [Purgatory.Clock].
-func (s *Futures[T]) Clock() *Clock { return s.made().Clock() }
+func (s *Futures[T]) Clock() *Clock { return s.mustBeMade().Clock() }
 
 // Close ends the pending operations as Closed, and does not wait; see [Purgatory.Close].
-func (s *Futures[T]) Close() { s.made().Close() }
+func (s *Futures[T]) Close() { s.mustBeMade().Close() }
 
 // Shutdown ends the pending operations as Closed; see [Purgatory.Shutdown]. Afterwards futures
 // can still be set, and their results be read.
-func (s *Futures[T]) Shutdown(ctx context.Context) error { return s.made().Shutdown(ctx) }
+func (s *Futures[T]) Shutdown(ctx context.Context) error { return s.mustBeMade().Shutdown(ctx) }

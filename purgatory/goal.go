@@ -60,10 +60,10 @@ type goal[K comparable, N cmp.Ordered] struct {
 	number N
 
 	// Guarded by the lock of the key's bucket.
-	seq             uint64
-	up, left, right *goal[K, N]
-	tree            *tree[K, N] // nil: in no tree; reached, or the operation has ended
-	priority        uint32
+	seq                 uint64
+	parent, left, right *goal[K, N]
+	tree                *tree[K, N] // nil: in no tree; reached, or the operation has ended
+	priority            uint32
 
 	hash   uint32 // of the key
 	waiter *thresholdWaiter[K, N]
@@ -83,63 +83,63 @@ func (g *goal[K, N]) enterLocked(t *tree[K, N]) {
 type thresholdWaiter[K comparable, N cmp.Ordered] struct {
 	waiter
 
-	// left is the number of goals still to be reached, with the operation's generation: a sweep
-	// may still refer to an operation that has ended.
-	left atomic.Uint64
+	// remaining is the number of goals still to be reached, with the operation's generation: a
+	// sweep may still refer to an operation that has ended.
+	remaining atomic.Uint64
 
-	only       [1]goal[K, N] // most operations have one goal
-	several    *[]goal[K, N] // used instead by an operation with more; otherwise nil or empty
+	one        [1]goal[K, N] // most operations have one goal
+	many       *[]goal[K, N] // used instead by an operation with more; otherwise nil or empty
 	threshold  *Threshold[K, N]
 	completion Completion
 	need       uint16
 	entered    bool // the goals are or were in their trees
 }
 
-// leftBits is the number of bits for the number of goals in left.
-const leftBits = 16
+// remainingBits is the number of bits for the number of goals in remaining.
+const remainingBits = 16
 
 // prepare stores the operation's goals and need, before other goroutines can see it.
 func (w *thresholdWaiter[K, N]) prepare(t *Threshold[K, N], op Completion, need int, goals []Goal[K, N]) {
 	w.threshold, w.completion, w.need, w.entered = t, op, uint16(need), false
 	if len(goals) == 1 {
-		w.only[0] = goal[K, N]{waiter: w, key: goals[0].Key, number: goals[0].Number}
+		w.one[0] = goal[K, N]{waiter: w, key: goals[0].Key, number: goals[0].Number}
 		return
 	}
-	if w.several == nil {
-		w.several = new([]goal[K, N])
+	if w.many == nil {
+		w.many = new([]goal[K, N])
 	}
-	*w.several = slices.Grow(*w.several, len(goals))
+	*w.many = slices.Grow(*w.many, len(goals))
 	for _, g := range goals {
-		*w.several = append(*w.several, goal[K, N]{waiter: w, key: g.Key, number: g.Number})
+		*w.many = append(*w.many, goal[K, N]{waiter: w, key: g.Key, number: g.Number})
 	}
 }
 
 func (w *thresholdWaiter[K, N]) goals() []goal[K, N] {
-	if w.several != nil && len(*w.several) > 0 {
-		return *w.several
+	if w.many != nil && len(*w.many) > 0 {
+		return *w.many
 	}
-	return w.only[:]
+	return w.one[:]
 }
 
-// expect sets left to the number of goals that must be reached.
-func (w *thresholdWaiter[K, N]) expect(gen uint64) {
-	w.left.Store(gen<<leftBits | uint64(w.need))
+// setRemaining sets remaining to the number of goals that must be reached.
+func (w *thresholdWaiter[K, N]) setRemaining(gen uint64) {
+	w.remaining.Store(gen<<remainingBits | uint64(w.need))
 }
 
 // missing returns the number of goals still to be reached. Only the owner calls it.
-func (w *thresholdWaiter[K, N]) missing() uint16 { return uint16(w.left.Load()) }
+func (w *thresholdWaiter[K, N]) missing() uint16 { return uint16(w.remaining.Load()) }
 
 // reached counts a goal that has left its tree because its number was reached, and reports
 // whether it was the last one missing. It does not count the goal if the operation has ended in
 // between.
 func (w *thresholdWaiter[K, N]) reached(gen uint64) bool {
 	for {
-		left := w.left.Load()
-		if left>>leftBits != gen<<leftBits>>leftBits || uint16(left) == 0 {
+		remaining := w.remaining.Load()
+		if remaining>>remainingBits != gen<<remainingBits>>remainingBits || uint16(remaining) == 0 {
 			return false
 		}
-		if w.left.CompareAndSwap(left, left-1) {
-			return uint16(left) == 1
+		if w.remaining.CompareAndSwap(remaining, remaining-1) {
+			return uint16(remaining) == 1
 		}
 	}
 }
@@ -172,7 +172,7 @@ func (w *thresholdWaiter[K, N]) checkEntered() bool {
 			continue
 		}
 		// If an Advance has removed the goal in between, that Advance counts it.
-		if w.threshold.unlist(g, true) && w.reached(gen) {
+		if w.threshold.removeGoal(g, true) && w.reached(gen) {
 			return true
 		}
 	}
@@ -182,21 +182,21 @@ func (w *thresholdWaiter[K, N]) checkEntered() bool {
 // Complete releases the record, and completes the user's operation.
 func (w *thresholdWaiter[K, N]) Complete(o Outcome, cause error) {
 	op := w.completion
-	w.putBack()
+	w.recycle()
 	op.Complete(o, cause)
 }
 
-// putBack makes the record available to later operations. It clears the goals, because keys may
+// recycle makes the record available to later operations. It clears the goals, because keys may
 // keep much memory alive.
-func (w *thresholdWaiter[K, N]) putBack() {
+func (w *thresholdWaiter[K, N]) recycle() {
 	t := w.threshold
 	w.threshold, w.completion = nil, nil
 	goals := w.goals()
 	clear(goals)
-	if len(goals) > maxAside {
-		w.several = nil
-	} else if w.several != nil {
-		*w.several = (*w.several)[:0]
+	if len(goals) > maxExtra {
+		w.many = nil
+	} else if w.many != nil {
+		*w.many = (*w.many)[:0]
 	}
 	t.records.Put(w)
 }

@@ -29,24 +29,24 @@ func (g *guard) Deadline() (time.Time, bool) { return time.Time{}, false } // no
 
 func (g *guard) Done() <-chan struct{} { return g.done }
 
-func (g *guard) Err() error { return ask(g, g.ctx.Err, context.Canceled) }
+func (g *guard) Err() error { return call(g, g.ctx.Err, context.Canceled) }
 
 func (g *guard) Value(key any) any {
-	return ask(g, func() any { return g.ctx.Value(key) }, nil)
+	return call(g, func() any { return g.ctx.Value(key) }, nil)
 }
 
-// ask calls a method of the context and returns its result, or otherwise if the method panics.
-func ask[T any](g *guard, method func() T, otherwise T) (answer T) {
+// call calls a method of the context and returns its result, or fallback if the method panics.
+func call[T any](g *guard, method func() T, fallback T) (result T) {
 	returned := false
 	defer func() {
 		if !returned {
-			answer = otherwise
+			result = fallback
 			g.fail(recover())
 		}
 	}()
-	answer = method()
+	result = method()
 	returned = true
-	return answer
+	return result
 }
 
 // fail ends the operation as Failed. v is the panic value of a method, or nil if the method is

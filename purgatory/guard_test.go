@@ -15,15 +15,15 @@ import (
 // on.
 type faultyContext struct {
 	context.Context
-	method  string
-	from    int
-	misdeed func()
-	calls   map[string]int
+	method string
+	from   int
+	fault  func()
+	calls  map[string]int
 }
 
 func (c *faultyContext) called(method string) {
 	if c.calls[method]++; method == c.method && c.calls[method] >= c.from {
-		c.misdeed()
+		c.fault()
 	}
 }
 
@@ -58,12 +58,12 @@ func (c selfHooking) AfterFunc(f func()) func() bool {
 // end: the operation fails, or ends otherwise, once; the shutdown returns.
 func TestP7ContextFails(t *testing.T) {
 	t.Setenv("GODEBUG", "panicnil=1")
-	for name, misdeed := range misdeeds {
+	for name, fault := range faults {
 		for _, method := range []string{"Done", "Err", "Value", "AfterFunc", "stop"} {
 			for from := 1; from <= 4; from++ {
 				for _, how := range []string{"done", "cancelled", "expired", "closed"} {
 					t.Run(fmt.Sprintf("%s,%s %d,%s", name, method, from, how), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) { contextFails(t, misdeed, method, from, how) })
+						synctest.Test(t, func(t *testing.T) { contextFails(t, fault, method, from, how) })
 					})
 				}
 			}
@@ -71,11 +71,11 @@ func TestP7ContextFails(t *testing.T) {
 	}
 }
 
-func contextFails(t *testing.T, misdeed func(), method string, from int, how string) {
+func contextFails(t *testing.T, fault func(), method string, from int, how string) {
 	p := open[int](t, Options{OnPanic: func(Panic) {}})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	faulty := &faultyContext{ctx, method, from, misdeed, map[string]int{}}
+	faulty := &faultyContext{ctx, method, from, fault, map[string]int{}}
 	var given context.Context = faulty
 	if method == "AfterFunc" || method == "stop" {
 		given = selfHooking{faulty}
@@ -113,9 +113,9 @@ func contextFails(t *testing.T, misdeed func(), method string, from int, how str
 		})
 		synctest.Wait()
 		require.EqualValues(t, 1, op.ends.Load(), "the operation has not ended")
-		empty(t, p)
+		requireEmpty(t, p)
 	}
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 // P7: when a context panics, its operation receives the panic as the cause, and the panic is
@@ -127,7 +127,7 @@ func TestP7ContextPanics(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		op := newOp(t)
-		h, err := p.TryCompleteElseWatch(&faultyContext{ctx, "Err", 1, misdeeds["panic"], map[string]int{}}, op, time.Hour, 1)
+		h, err := p.TryCompleteElseWatch(&faultyContext{ctx, "Err", 1, faults["panic"], map[string]int{}}, op, time.Hour, 1)
 		require.NoError(t, err)
 		require.Zero(t, h)
 		require.Equal(t, Failed, op.Outcome())
@@ -135,7 +135,7 @@ func TestP7ContextPanics(t *testing.T) {
 		require.EqualError(t, op.cause, "purgatory: the context panicked: bad operation")
 		require.Equal(t, []any{errBad}, panics)
 		require.EqualValues(t, 1, p.Stats().Panics)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -158,7 +158,7 @@ func TestP9ContextCostsNoGoroutine(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, Cancelled, op.Outcome())
 		require.Equal(t, errBad, op.cause)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -166,7 +166,7 @@ func TestP9ContextCostsNoGoroutine(t *testing.T) {
 func TestAwaitContextFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{OnPanic: func(Panic) {}})
-		r := openThreshold(t, Options{OnPanic: func(Panic) {}})
+		r := newThresholdFixture(t, Options{OnPanic: func(Panic) {}})
 		f, err := NewFutures[int](Options{OnPanic: func(Panic) {}})
 		require.NoError(t, err)
 		never := func() bool { return false }
@@ -189,7 +189,7 @@ func TestAwaitContextFails(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				var err error
 				go func() {
-					err = await(&faultyContext{ctx, method, from, misdeeds["panic"], map[string]int{}})
+					err = await(&faultyContext{ctx, method, from, faults["panic"], map[string]int{}})
 				}()
 				synctest.Wait()
 				require.Equal(t, 1, delayed(), name)
@@ -199,7 +199,7 @@ func TestAwaitContextFails(t *testing.T) {
 				require.Error(t, err)
 			}
 		}
-		shut(t, p)
+		mustShutdown(t, p)
 		require.NoError(t, r.Shutdown(context.Background()))
 		require.NoError(t, f.Shutdown(context.Background()))
 	})

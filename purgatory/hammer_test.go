@@ -139,7 +139,7 @@ func TestHammer(t *testing.T) {
 		sum += c.ends[o].Load()
 	}
 	require.Equal(t, c.accepted.Load(), sum)
-	shut(t, p)
+	mustShutdown(t, p)
 	st := p.Stats()
 	require.Equal(t,
 		[]int64{int64(st.Completed), int64(st.Expired), int64(st.Cancelled), int64(st.Closed), int64(st.Failed)},
@@ -184,7 +184,7 @@ func TestHammerOneKey(t *testing.T) {
 	for ended.Load() < goroutines*each { // a failure is a timeout of the test
 		runtime.Gosched()
 	}
-	shut(t, p)
+	mustShutdown(t, p)
 	require.EqualValues(t, goroutines*each, p.Stats().Completed)
 }
 
@@ -232,7 +232,7 @@ func TestHammerShutdown(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		shut(t, p)
+		mustShutdown(t, p)
 		cancel()
 		require.Equal(t, accepted.Load(), ended.Load())
 		require.EqualValues(t, ended.Load(), p.Stats().Ended())

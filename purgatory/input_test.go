@@ -33,7 +33,7 @@ func TestP8BadInput(t *testing.T) {
 			require.ErrorContains(t, err, "purgatory: ", c.name)
 			require.Zero(t, h, c.name)
 			require.Zero(t, op.checks.Load()+op.ends.Load(), c.name)
-			empty(t, p)
+			requireEmpty(t, p)
 		}
 		for want, call := range map[string]func(){
 			"purgatory: the operation is nil": func() { _, _ = p.TryCompleteElseWatch(t.Context(), nil, time.Hour, 1) },
@@ -48,15 +48,15 @@ func TestP8BadInput(t *testing.T) {
 		require.Zero(t, p.CancelForKey(nan, nil))
 		require.Zero(t, p.CheckAndComplete(5))
 		require.Zero(t, p.CancelForKey(5, nil))
-		empty(t, p)
+		requireEmpty(t, p)
 		require.Zero(t, p.Stats().Ended())
 		most := make([]float64, 65_535)
 		for i := range most {
 			most[i] = float64(i)
 		}
-		require.True(t, park(t, p, newOp(t), time.Hour, most...).Cancel(nil))
-		empty(t, p)
-		shut(t, p)
+		require.True(t, mustWatch(t, p, newOp(t), time.Hour, most...).Cancel(nil))
+		requireEmpty(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -76,16 +76,16 @@ func TestP8UncomparableKey(t *testing.T) {
 			require.Panics(t, func() { p.CheckAndComplete(bad) })
 			require.Panics(t, func() { p.CancelForKey(bad, nil) })
 			require.Zero(t, op.checks.Load()+op.ends.Load())
-			empty(t, p)
+			requireEmpty(t, p)
 		}
 		// No lock is left held, and keys of several types, nil included, work.
-		h := park[any](t, p, newOp(t), time.Hour, 1, "1", 1.0, nil, nested{1}, nil, uint8(1))
+		h := mustWatch[any](t, p, newOp(t), time.Hour, 1, "1", 1.0, nil, nested{1}, nil, uint8(1))
 		require.Equal(t, [3]int{1, 6, 6}, counts(p))
 		verify(t, p)
 		require.Equal(t, 1, p.CancelForKey(nil, nil))
 		require.False(t, h.Cancel(nil))
-		empty(t, p)
-		shut(t, p)
+		requireEmpty(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -101,16 +101,16 @@ func TestP8DuplicateKeys(t *testing.T) {
 					keys[i] = i % distinct
 				}
 				op := newOp(t)
-				h := park(t, p, op, time.Hour, keys...)
+				h := mustWatch(t, p, op, time.Hour, keys...)
 				require.Equal(t, [3]int{1, distinct, distinct}, counts(p))
 				verify(t, p)
 				require.Zero(t, p.CheckAndComplete(0))
 				require.EqualValues(t, 3, op.checks.Load())
 				require.True(t, h.Cancel(nil))
-				empty(t, p)
+				requireEmpty(t, p)
 			}
 		}
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -140,8 +140,8 @@ func TestP8NoTimeLeft(t *testing.T) {
 					require.Zero(t, time.Since(start), "not at once")
 				}
 				require.False(t, h.Cancel(nil))
-				empty(t, p)
-				shut(t, p)
+				requireEmpty(t, p)
+				mustShutdown(t, p)
 			})
 		}
 	}
@@ -171,7 +171,7 @@ func TestP8NoTimeLeftButReady(t *testing.T) {
 			synctest.Wait()
 			require.Equal(t, Completed, op.Outcome())
 		}
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -180,16 +180,16 @@ func TestP8NoTimeLeftButReady(t *testing.T) {
 func TestP8NoTimeLeftAndNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Workers: 1})
-		blocked, goOn := make(chan bool), make(chan bool)
+		blocked, resume := make(chan bool), make(chan bool)
 		busy := newOp(t)
 		busy.end = func(Outcome) {
 			close(blocked)
-			<-goOn
+			<-resume
 		}
-		park(t, p, busy, 0, 1)
+		mustWatch(t, p, busy, 0, 1)
 		<-blocked
 		op := newOp(t)
-		h := park(t, p, op, 0, 1)
+		h := mustWatch(t, p, op, 0, 1)
 		require.Equal(t, [3]int{1, 1, 1}, counts(p))
 		require.True(t, h.Cancel(nil))
 		require.Equal(t, [3]int{}, counts(p))
@@ -201,10 +201,10 @@ func TestP8NoTimeLeftAndNoWorker(t *testing.T) {
 		require.Zero(t, h, "it has ended within the call")
 		require.Equal(t, Cancelled, late.Outcome())
 		require.Equal(t, [3]int{}, counts(p))
-		close(goOn)
+		close(resume)
 		synctest.Wait()
-		empty(t, p)
-		shut(t, p)
+		requireEmpty(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -213,10 +213,10 @@ func TestP8NoTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
 		op, long := newOp(t), newOp(t)
-		h := park(t, p, op, NoTimeout, 1)
+		h := mustWatch(t, p, op, NoTimeout, 1)
 		require.Zero(t, p.clock.timers.Len())
-		park(t, p, long, NoTimeout-1, 1)
-		time.Sleep(lazyFrom)
+		mustWatch(t, p, long, NoTimeout-1, 1)
+		time.Sleep(minPostponed)
 		require.Equal(t, 1, p.clock.timers.Len())
 		time.Sleep(100 * 365 * 24 * time.Hour)
 		synctest.Wait()
@@ -224,7 +224,7 @@ func TestP8NoTimeout(t *testing.T) {
 		require.Zero(t, long.Outcome())
 		verify(t, p)
 		require.True(t, h.ForceComplete())
-		shut(t, p)
+		mustShutdown(t, p)
 		require.Equal(t, Closed, long.Outcome())
 	})
 }
@@ -239,13 +239,13 @@ func TestTimeout(t *testing.T) {
 			var took time.Duration
 			op := newOp(t)
 			op.end = func(Outcome) { took = time.Since(start) }
-			park(t, p, op, timeout, 1)
+			mustWatch(t, p, op, timeout, 1)
 			time.Sleep(timeout + 2*time.Millisecond)
 			synctest.Wait()
 			require.Equal(t, Expired, op.Outcome())
 			require.GreaterOrEqual(t, took, timeout)
 			require.LessOrEqual(t, took, timeout+time.Millisecond)
-			shut(t, p)
+			mustShutdown(t, p)
 		})
 	}
 }
@@ -254,16 +254,16 @@ func TestTimeout(t *testing.T) {
 func TestP8Options(t *testing.T) {
 	shared, err := NewClock(ClockOptions{})
 	require.NoError(t, err)
-	shutAtEnd(t, shared)
+	shutdownAtEnd(t, shared)
 	for want, o := range map[string]Options{
-		"Options.Tick is -1ns":                                 {Tick: -1},
-		"Options.Workers is -1":                                {Workers: -1},
-		"Options.Workers is 65537":                             {Workers: 1<<16 + 1},
-		"Options.Tick is 1ns, must be 0 beside Options.Clock":  {Tick: 1, Clock: shared},
-		"Options.Workers is 1, must be 0 beside Options.Clock": {Workers: 1, Clock: shared},
-		"Options.Clock is the zero value":                      {Clock: new(Clock)},
-		"Options.MaxPending is -1":                             {MaxPending: -1},
-		"Options.MaxPending is -100":                           {MaxPending: -100},
+		"Options.Tick is -1ns":                               {Tick: -1},
+		"Options.Workers is -1":                              {Workers: -1},
+		"Options.Workers is 65537":                           {Workers: 1<<16 + 1},
+		"Options.Tick is 1ns, must be 0 with Options.Clock":  {Tick: 1, Clock: shared},
+		"Options.Workers is 1, must be 0 with Options.Clock": {Workers: 1, Clock: shared},
+		"Options.Clock is the zero value":                    {Clock: new(Clock)},
+		"Options.MaxPending is -1":                           {MaxPending: -1},
+		"Options.MaxPending is -100":                         {MaxPending: -100},
 	} {
 		p, err := New[int](o)
 		require.ErrorContains(t, err, want)
@@ -271,6 +271,6 @@ func TestP8Options(t *testing.T) {
 		require.Nil(t, p)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		shut(t, open[int](t, Options{Tick: 1, Workers: 1, MaxPending: 1, Name: "a"}))
+		mustShutdown(t, open[int](t, Options{Tick: 1, Workers: 1, MaxPending: 1, Name: "a"}))
 	})
 }

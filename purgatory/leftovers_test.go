@@ -20,16 +20,16 @@ func TestP5NothingLeftBehind(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				op := newOp(t)
-				var s *scene
+				var s *endingFixture
 				want := [3]int{2, 3, 2} // key 2 has vanished
 				if e.outcome == Closed {
 					want = [3]int{}
 				}
 				op.end = func(Outcome) { assert.Equal(t, want, counts(s.p)) }
-				s = newScene(t, op)
+				s = newEndingFixture(t, op)
 				others := []Pending{
-					park(t, s.p, newOp(t), NoTimeout, 1),
-					park(t, s.p, newOp(t), 2*sceneTimeout, 3, 1),
+					mustWatch(t, s.p, newOp(t), NoTimeout, 1),
+					mustWatch(t, s.p, newOp(t), 2*endingTimeout, 3, 1),
 				}
 				verify(t, s.p)
 				require.Equal(t, [3]int{3, 5, 3}, counts(s.p))
@@ -37,7 +37,7 @@ func TestP5NothingLeftBehind(t *testing.T) {
 					others[0].Cancel(nil)
 					others[1].Cancel(nil)
 				}
-				e.strike(s)
+				e.end(s)
 				synctest.Wait()
 				require.Equal(t, e.outcome, op.Outcome())
 				if e.outcome != Closed {
@@ -46,8 +46,8 @@ func TestP5NothingLeftBehind(t *testing.T) {
 					require.Equal(t, [3]int{1, 2, 2}, counts(s.p))
 					require.True(t, others[1].Cancel(nil))
 				}
-				empty(t, s.p)
-				shut(t, s.p)
+				requireEmpty(t, s.p)
+				mustShutdown(t, s.p)
 			})
 		})
 	}
@@ -70,17 +70,17 @@ func TestP5DelayedUntilItHasLeft(t *testing.T) {
 	for bucketOf(p, last) == bucketOf(p, first) {
 		last++
 	}
-	h := park(t, p, newOp(t), NoTimeout, first, last)
+	h := mustWatch(t, p, newOp(t), NoTimeout, first, last)
 	gate := bucketOf(p, last)
 	gate.mu.Lock()
 	done := make(chan bool)
 	go func() { done <- h.Cancel(nil) }()
 	blockedOnMutex(t, "(*Purgatory[...]).leave")
-	delayed := p.delayed()
+	delayed := p.pending()
 	gate.mu.Unlock()
 	require.True(t, <-done)
 	require.Equal(t, 1, delayed, "counted out, while a list holds it: Shutdown would be over too soon")
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 // bucketOf returns the bucket of a key, while the table does not grow.
@@ -100,16 +100,16 @@ func TestP5KeysDuringAWalk(t *testing.T) {
 				if i == 0 {
 					require.Equal(t, 2*batch-1, p.CancelForKey(1, nil))
 					require.Equal(t, [3]int{}, counts(p))
-					park(t, p, newOp(t), NoTimeout, 1)
+					mustWatch(t, p, newOp(t), NoTimeout, 1)
 					require.Equal(t, [3]int{1, 1, 1}, counts(p))
 					require.Equal(t, 1, p.CancelForKey(1, nil))
 					require.Equal(t, [3]int{}, counts(p))
 				}
 			}
-			park(t, p, op, time.Hour, 1)
+			mustWatch(t, p, op, time.Hour, 1)
 		}
 		require.Equal(t, 1, p.CheckAndComplete(1))
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -119,43 +119,43 @@ func TestP5PayloadIsCollected(t *testing.T) {
 	p := open[int](t, Options{})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var gone atomic.Int32
+	var collectedOps atomic.Int32
 	var handles []Pending
 	for i := range 3 {
-		handles = append(handles, park(t, p, newOp(t), NoTimeout, i))
+		handles = append(handles, mustWatch(t, p, newOp(t), NoTimeout, i))
 	}
 	enter := func() Pending {
 		op := newOp(t)
 		op.try = func(n int) bool { return n > 2 }
-		runtime.AddCleanup(op, func(int) { gone.Add(1) }, 0)
+		runtime.AddCleanup(op, func(int) { collectedOps.Add(1) }, 0)
 		h, err := p.TryCompleteElseWatch(ctx, op, time.Hour, 0, 1, 2)
 		require.NoError(t, err)
 		return h
 	}
 	forced, cancelled, byKey, checked := enter(), enter(), enter(), enter()
 	for i := range 3 {
-		handles = append(handles, park(t, p, newOp(t), NoTimeout, i))
+		handles = append(handles, mustWatch(t, p, newOp(t), NoTimeout, i))
 	}
 	require.True(t, forced.ForceComplete())
 	require.True(t, cancelled.Cancel(nil))
 	require.True(t, byKey.Cancel(nil))
 	require.Equal(t, 1, p.CheckAndComplete(1), "checked")
 	verify(t, p)
-	collected(t, "the operation", func() bool { return gone.Load() == 4 })
+	collected(t, "the operation", func() bool { return collectedOps.Load() == 4 })
 	require.Equal(t, [3]int{6, 6, 3}, counts(p))
 	runtime.KeepAlive([]any{handles, forced, cancelled, byKey, checked, ctx})
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 // P5: a stale handle keeps little memory alive: neither the keys of a Threshold's operation,
-// nor the places of an operation with very many keys, nor the purgatory or the Threshold.
+// nor the positions of an operation with very many keys, nor the purgatory or the Threshold.
 func TestP5StaleHandlesPinLittle(t *testing.T) {
-	var gone atomic.Int32
-	watched := func(key *[1000]byte) { runtime.AddCleanup(key, func(int) { gone.Add(1) }, 0) }
+	var collectedOps atomic.Int32
+	watched := func(key *[1000]byte) { runtime.AddCleanup(key, func(int) { collectedOps.Add(1) }, 0) }
 	enter := func() (handles []Pending) {
 		th, err := NewThreshold(func(*[1000]byte) int { return 0 }, Options{})
 		require.NoError(t, err)
-		runtime.AddCleanup(th, func(int) { gone.Add(1) }, 0)
+		runtime.AddCleanup(th, func(int) { collectedOps.Add(1) }, 0)
 		for keys := 1; keys <= 3; keys++ {
 			var goals []Goal[*[1000]byte, int]
 			for range keys {
@@ -174,16 +174,16 @@ func TestP5StaleHandlesPinLittle(t *testing.T) {
 		for i := range keys {
 			keys[i] = i
 		}
-		h := park(t, p, newOp(t), time.Hour, keys...)
-		require.Len(t, h.w.aside.Load().hashes, len(keys))
+		h := mustWatch(t, p, newOp(t), time.Hour, keys...)
+		require.Len(t, h.w.extra.Load().hashes, len(keys))
 		require.True(t, h.ForceComplete())
-		require.Nil(t, h.w.aside.Load())
+		require.Nil(t, h.w.extra.Load())
 		require.Nil(t, h.w.core)
-		shut(t, p)
+		mustShutdown(t, p)
 		return append(handles, h)
 	}
 	handles := enter()
-	collected(t, "a key, or the Threshold", func() bool { return gone.Load() == 7 })
+	collected(t, "a key, or the Threshold", func() bool { return collectedOps.Load() == 7 })
 	runtime.KeepAlive(handles)
 }
 
@@ -192,18 +192,18 @@ func TestP5StaleHandlesPinLittle(t *testing.T) {
 func TestP5ContextPinsNothing(t *testing.T) {
 	p := open[int](t, Options{})
 	ctx := &countingContext{Context: context.Background(), done: make(chan struct{})}
-	var gone atomic.Int32
+	var freed atomic.Int32
 	for range 10 {
 		op := newOp(t)
-		runtime.AddCleanup(op, func(int) { gone.Add(1) }, 0)
+		runtime.AddCleanup(op, func(int) { freed.Add(1) }, 0)
 		_, err := p.TryCompleteElseWatch(ctx, op, NoTimeout, 1)
 		require.NoError(t, err)
 	}
 	require.EqualValues(t, 10, ctx.hooks.Load())
 	require.Equal(t, 10, p.CancelForKey(1, nil))
 	require.Zero(t, ctx.hooks.Load(), "hooks are left at the context")
-	collected(t, "the operation", func() bool { return gone.Load() == 10 })
-	shut(t, p)
+	collected(t, "the operation", func() bool { return freed.Load() == 10 })
+	mustShutdown(t, p)
 }
 
 // countingContext counts the hooks that context.AfterFunc registers with it.
@@ -238,13 +238,13 @@ func TestP5ManyKeys(t *testing.T) {
 	before := heap()
 	op := newOp(t)
 	for k := range n {
-		require.True(t, park(t, p, op, time.Hour, k).Cancel(nil))
+		require.True(t, mustWatch(t, p, op, time.Hour, k).Cancel(nil))
 		op.ends.Store(0)
 	}
 	require.Equal(t, [3]int{}, counts(p))
 	handles := make([]Pending, n)
 	for k := range n {
-		handles[k] = park(t, p, &testOp{t: t}, time.Hour, k)
+		handles[k] = mustWatch(t, p, &testOp{t: t}, time.Hour, k)
 	}
 	require.Equal(t, [3]int{n, n, n}, counts(p))
 	held := heap() - before
@@ -252,9 +252,9 @@ func TestP5ManyKeys(t *testing.T) {
 		require.True(t, handles[k].ForceComplete())
 	}
 	handles = nil
-	empty(t, p)
+	requireEmpty(t, p)
 	collected(t, "most of what the keys took", func() bool { return heap()-before < held/10 })
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 func heap() int {
@@ -279,9 +279,9 @@ func TestP5BurstMemory(t *testing.T) {
 	}
 	kept := func(n int) int {
 		p := open[int](t, Options{})
-		before := restingHeap()
+		before := stableHeap()
 		for k := range n {
-			park(t, p, nothing{}, time.Hour+time.Duration(k%60)*time.Minute, k)
+			mustWatch(t, p, nothing{}, time.Hour+time.Duration(k%60)*time.Minute, k)
 		}
 		require.Eventually(t, func() bool { return timers(&p.core) == n }, time.Minute, 100*time.Millisecond)
 		for k := range n {
@@ -290,11 +290,11 @@ func TestP5BurstMemory(t *testing.T) {
 			}
 		}
 		for range 50_000 { // memory shrinks as operations end
-			park(t, p, nothing{}, NoTimeout, -1).Cancel(nil)
+			mustWatch(t, p, nothing{}, NoTimeout, -1).Cancel(nil)
 		}
 		require.Equal(t, [3]int{left, left, left}, counts(p))
-		n = restingHeap() - before
-		shut(t, p)
+		n = stableHeap() - before
+		mustShutdown(t, p)
 		return n
 	}
 	alone, got := kept(left), kept(burst)
@@ -302,9 +302,9 @@ func TestP5BurstMemory(t *testing.T) {
 	require.LessOrEqual(t, got, 2*alone)
 }
 
-// restingHeap returns heap once it is stable: pools release their memory with a second
+// stableHeap returns heap once it is stable: pools release their memory with a second
 // collection, and earlier tests with the end of their goroutines.
-func restingHeap() (n int) {
+func stableHeap() (n int) {
 	for same := 0; same < 10; same++ {
 		now := heap()
 		if d := now - n; d < -4096 || d > 4096 {

@@ -15,7 +15,7 @@ import (
 
 // Each test here reproduces a bug that users of Kafka's purgatory met; the number is that of
 // docs/lessons.md. Contract tests cover some of the lessons too, or alone: 4
-// TestP5PayloadIsCollected and TestP5ManyKeys, 5 TestP7OthersGoOn and TestP7ExpiryGoesOn, 7
+// TestP5PayloadIsCollected and TestP5ManyKeys, 5 TestP7OthersContinue and TestP7ExpiryContinues, 7
 // TestP12Shutdown.
 
 // purgatory 1 (KAFKA-6653, 8334): no check follows the last change, because each goroutine that
@@ -49,8 +49,8 @@ func TestLesson1LostCompletion(t *testing.T) {
 		<-done // a failure is a timeout of the test
 		require.Equal(t, Completed, op.Outcome())
 	}
-	empty(t, p)
-	shut(t, p)
+	requireEmpty(t, p)
+	mustShutdown(t, p)
 }
 
 // purgatory 2 (KAFKA-17848, 19312): checks that overlap each other or the completion, or follow
@@ -82,8 +82,8 @@ func TestLesson2Overlap(t *testing.T) {
 	}
 	// If the operation ended before its timeout of 0, a worker drops that timer.
 	require.Eventually(t, func() bool { return timers(&p.core) == 0 }, time.Minute, time.Millisecond)
-	empty(t, p)
-	shut(t, p)
+	requireEmpty(t, p)
+	mustShutdown(t, p)
 }
 
 // purgatory 3 (KAFKA-3994, 4399, 5970, 6042, 2253, 18129, 20505): deadlocks. Each of two groups
@@ -140,7 +140,7 @@ func TestLesson3Deadlocks(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	shut(t, p)
+	mustShutdown(t, p)
 	require.Equal(t, entered.Load(), ended.Load())
 }
 
@@ -149,17 +149,17 @@ func TestLesson3Deadlocks(t *testing.T) {
 func TestLesson4ColdKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
-		guard := park(t, p, newOp(t), NoTimeout, -1)
+		guard := mustWatch(t, p, newOp(t), NoTimeout, -1)
 		for i := range 10_000 {
 			op := newOp(t)
-			park(t, p, op, 24*time.Hour, 0, -1, i+1)
+			mustWatch(t, p, op, 24*time.Hour, 0, -1, i+1)
 			op.ready.Store(true)
 			require.Equal(t, 1, p.CheckAndComplete(0))
 		}
 		require.Equal(t, [3]int{1, 1, 1}, counts(p))
 		verify(t, p)
 		require.True(t, guard.ForceComplete())
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -180,8 +180,8 @@ func TestLesson5WatchedWithoutTimeout(t *testing.T) {
 		_, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, 1, 2, 3)
 		require.NoError(t, err)
 		require.Equal(t, Failed, op.Outcome())
-		empty(t, p)
-		shut(t, p)
+		requireEmpty(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -196,7 +196,7 @@ func TestLesson6CancelForKeyTakesNoTimeout(t *testing.T) {
 		for i := range 100 {
 			op := newOp(t)
 			op.end = func(Outcome) { at[i] = time.Since(start) }
-			park(t, p, op, time.Duration(i+1)*time.Second, i%7, 7+i%5, 100)
+			mustWatch(t, p, op, time.Duration(i+1)*time.Second, i%7, 7+i%5, 100)
 			ops = append(ops, op)
 		}
 		time.Sleep(10*time.Second + time.Millisecond)
@@ -213,8 +213,8 @@ func TestLesson6CancelForKeyTakesNoTimeout(t *testing.T) {
 			require.Equal(t, time.Duration(i+1)*time.Second, at[i])
 		}
 		require.Zero(t, cancelled)
-		empty(t, p)
-		shut(t, p)
+		requireEmpty(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -226,14 +226,14 @@ func TestLesson8ChecksPerKey(t *testing.T) {
 		keys := make([]int, 500)
 		for i := range keys {
 			keys[i] = i
-			park(t, p, newOp(t), NoTimeout, i) // no key is new
+			mustWatch(t, p, newOp(t), NoTimeout, i) // no key is new
 		}
 		op := newOp(t)
-		park(t, p, op, NoTimeout, keys...)
+		mustWatch(t, p, op, NoTimeout, keys...)
 		require.EqualValues(t, 2, op.checks.Load())
 		require.Zero(t, p.CheckAndComplete(499))
 		require.EqualValues(t, 3, op.checks.Load())
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -281,7 +281,7 @@ func TestLesson8CountersDrift(t *testing.T) {
 			require.Equal(t, i+1-ended, p.Len())
 			verify(t, p)
 		}
-		shut(t, p)
+		mustShutdown(t, p)
 		st := p.Stats()
 		require.Equal(t, want, [outcomes]uint64{0, st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed})
 		require.Equal(t, want[Failed]+5000/50, panics.Load())
@@ -300,7 +300,7 @@ func TestLesson9ManyWatchers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})
 		start := time.Now()
-		var expired journal[time.Duration]
+		var expired recorder[time.Duration]
 		timeout := map[int]time.Duration{n - 1: time.Second, n/2 + 1: 2 * time.Second, n/2 + batch: 3 * time.Second}
 		ended := 0
 		for i := range n {
@@ -313,21 +313,21 @@ func TestLesson9ManyWatchers(t *testing.T) {
 					if o != Expired {
 						t.Errorf("%d has ended as %v", i, o)
 					}
-					expired.note(time.Since(start))
+					expired.record(time.Since(start))
 				})
 			}
 			d := NoTimeout
 			if timeout[i] > 0 {
 				d = timeout[i]
 			}
-			park(t, p, op, d, 1)
+			mustWatch(t, p, op, d, 1)
 		}
-		park(t, p, Operation(endOp(func(Outcome) { expired.note(time.Since(start)) })), 4*time.Second, 2)
+		mustWatch(t, p, Operation(endOp(func(Outcome) { expired.record(time.Since(start)) })), 4*time.Second, 2)
 		require.Equal(t, n-len(timeout), p.CancelForKey(1, nil))
 		require.Equal(t, n-len(timeout)-1, ended)
 		require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second}, expired.take())
-		empty(t, p)
-		shut(t, p)
+		requireEmpty(t, p)
+		mustShutdown(t, p)
 	})
 }
 

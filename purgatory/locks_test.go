@@ -16,11 +16,11 @@ func TestP6NeverWaitsForAnother(t *testing.T) {
 	for _, inCheck := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			p := open[int](t, Options{})
-			blocked, goOn := make(chan bool), make(chan bool)
+			blocked, resume := make(chan bool), make(chan bool)
 			slow, behind := newOp(t), newOp(t)
 			block := func() {
 				close(blocked)
-				<-goOn
+				<-resume
 			}
 			slow.try = func(n int) bool {
 				if n == 3 && inCheck {
@@ -33,17 +33,17 @@ func TestP6NeverWaitsForAnother(t *testing.T) {
 					block()
 				}
 			}
-			park(t, p, slow, NoTimeout, 1)
-			park(t, p, behind, NoTimeout, 1)
+			mustWatch(t, p, slow, NoTimeout, 1)
+			mustWatch(t, p, behind, NoTimeout, 1)
 			t1 := make(chan int)
 			go func() { t1 <- p.CheckAndComplete(1) }()
 			<-blocked
 			behind.ready.Store(true)
 			require.Equal(t, 1, p.CheckAndComplete(1))
 			require.Equal(t, Completed, behind.Outcome())
-			close(goOn)
+			close(resume)
 			require.Equal(t, 1, <-t1)
-			shut(t, p)
+			mustShutdown(t, p)
 		})
 	}
 }
@@ -97,16 +97,16 @@ func TestP6ReentrantEverywhere(t *testing.T) {
 					panic("the hook, too")
 				}
 				ctx, cancel := context.WithCancel(t.Context())
-				h, err := p.TryCompleteElseWatch(ctx, op, sceneTimeout, 1, 2)
+				h, err := p.TryCompleteElseWatch(ctx, op, endingTimeout, 1, 2)
 				require.NoError(t, err)
 				if e.outcome == Closed {
 					p.options.OnPanic = func(Panic) { calls++ }
 				}
-				e.strike(&scene{p, op, h, cancel})
+				e.end(&endingFixture{p, op, h, cancel})
 				synctest.Wait()
 				require.Equal(t, e.outcome, op.Outcome())
 				require.Greater(t, calls, 3)
-				shut(t, p)
+				mustShutdown(t, p)
 			})
 		})
 	}
@@ -131,11 +131,11 @@ func TestP6ChainOfCompletions(t *testing.T) {
 				ended++
 				p.CheckAndComplete(i + 1)
 			}
-			park(t, p, op, time.Hour, i)
+			mustWatch(t, p, op, time.Hour, i)
 		}
 		require.Equal(t, 1, p.CheckAndComplete(0))
 		require.Equal(t, depth, ended)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -157,14 +157,14 @@ func TestP6CompletingEachOther(t *testing.T) {
 				p.CancelForKey(1-i, nil)
 				p.CheckAndComplete(i)
 			}
-			park(t, p, a[i], time.Hour, i)
+			mustWatch(t, p, a[i], time.Hour, i)
 		}
 		done := make(chan int)
 		for i := range a {
 			go func() { done <- p.CheckAndComplete(i) }()
 		}
 		require.Equal(t, 2, <-done+<-done)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -188,7 +188,7 @@ func TestP6WatchingAgainEnds(t *testing.T) {
 							enter(id)
 						}
 					}
-					park(t, p, op, NoTimeout, 1)
+					mustWatch(t, p, op, NoTimeout, 1)
 				}
 				for id := range n {
 					enter(id)
@@ -209,7 +209,7 @@ func TestP6WatchingAgainEnds(t *testing.T) {
 					require.Equal(t, n, p.Len())
 					verify(t, p)
 				}
-				shut(t, p)
+				mustShutdown(t, p)
 			})
 		}
 	}

@@ -56,8 +56,8 @@ func (o *oracle) end(m *modelOp, how Outcome) {
 	}
 }
 
-// look is one check; it returns 0 if the operation goes on waiting.
-func (m *modelOp) look() Outcome {
+// check is one check; it returns 0 if the operation goes on waiting.
+func (m *modelOp) check() Outcome {
 	m.checks++
 	switch {
 	case m.checks == m.panicAt:
@@ -82,7 +82,7 @@ func (o *oracle) check(key int) (n int) {
 		if !m.waits { // ended by a chain in between
 			continue
 		}
-		if how := m.look(); how != 0 {
+		if how := m.check(); how != 0 {
 			o.end(m, how)
 			if how == Completed {
 				n++
@@ -106,7 +106,7 @@ func (o *oracle) watch(m *modelOp, timeout time.Duration) (handle bool, err erro
 		return false, ErrClosed
 	}
 	o.ops = append(o.ops, m)
-	if how := m.look(); how != 0 {
+	if how := m.check(); how != 0 {
 		o.end(m, how)
 		return false, nil
 	}
@@ -114,7 +114,7 @@ func (o *oracle) watch(m *modelOp, timeout time.Duration) (handle bool, err erro
 		return false, ErrFull
 	}
 	m.waits = true
-	if how := m.look(); how != 0 {
+	if how := m.check(); how != 0 {
 		o.end(m, how)
 		return false, nil
 	}
@@ -213,7 +213,7 @@ func play(t *testing.T, data []byte) {
 	o := &oracle{bound: 1 + s.next(20)}
 	p := open[int](t, Options{Tick: modelTick, Workers: 1 + s.next(3), MaxPending: o.bound, OnPanic: func(Panic) {}})
 	start := time.Now()
-	var ends journal[end]
+	var ends recorder[end]
 	var subjects []*subject
 
 	pick := func() (*subject, *modelOp) {
@@ -255,7 +255,7 @@ func play(t *testing.T, data []byte) {
 			return x.ready.Load() || x.model.yesAt > 0 && n >= x.model.yesAt
 		}
 		x.end = func(how Outcome) {
-			ends.note(end{x.model.id, how, time.Since(start)})
+			ends.record(end{x.model.id, how, time.Since(start)})
 			if how == Completed && x.model.chain >= 0 {
 				p.CheckAndComplete(x.model.chain)
 			}
@@ -352,7 +352,7 @@ func play(t *testing.T, data []byte) {
 	}
 	synctest.Wait()
 	count(t, p, o, subjects)
-	empty(t, p)
+	requireEmpty(t, p)
 }
 
 // compare compares the effects of one step.

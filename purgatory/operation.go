@@ -130,12 +130,12 @@ var (
 
 // matching is an error that matches another one.
 type matching struct {
-	text string
-	also error
+	text   string
+	target error
 }
 
 func (e *matching) Error() string        { return e.text }
-func (e *matching) Is(target error) bool { return target == e.also }
+func (e *matching) Is(target error) bool { return target == e.target }
 
 // CheckError is the cause of an operation that Failed. It matches [ErrFailed].
 type CheckError struct {
@@ -149,17 +149,17 @@ type CheckError struct {
 
 // Error describes what TryComplete or the context did.
 func (e *CheckError) Error() string {
-	who := "TryComplete"
+	subject := "TryComplete"
 	if e.context {
-		who = "the context"
+		subject = "the context"
 	}
 	switch e.Value {
 	case nil:
-		return "purgatory: " + who + " called runtime.Goexit"
+		return "purgatory: " + subject + " called runtime.Goexit"
 	case any(errSpinning):
 		return errSpinning.Error()
 	}
-	return fmt.Sprintf("purgatory: %s panicked: %v", who, e.Value)
+	return fmt.Sprintf("purgatory: %s panicked: %v", subject, e.Value)
 }
 
 // Is reports whether target is [ErrFailed].

@@ -57,10 +57,10 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("purgatory: Options.Clock is the zero value, must be made by NewClock")
 	}
 	if o.Clock != nil && o.Tick != 0 {
-		return o, fmt.Errorf("purgatory: Options.Tick is %v, must be 0 beside Options.Clock", o.Tick)
+		return o, fmt.Errorf("purgatory: Options.Tick is %v, must be 0 with Options.Clock", o.Tick)
 	}
 	if o.Clock != nil && o.Workers != 0 {
-		return o, fmt.Errorf("purgatory: Options.Workers is %d, must be 0 beside Options.Clock", o.Workers)
+		return o, fmt.Errorf("purgatory: Options.Workers is %d, must be 0 with Options.Clock", o.Workers)
 	}
 	if o.MaxPending < 0 {
 		return o, fmt.Errorf("purgatory: Options.MaxPending is %d, must be 0 (no bound) or more", o.MaxPending)
@@ -72,6 +72,6 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 func logPanic(p Panic) {
-	defer func() { _ = recover() }() // the logger panicked: there is no other place to report it
+	defer func() { _ = recover() }() // the logger panicked: nowhere else to report it
 	slog.Error("purgatory: operation panicked", "panic", p.Value, "stack", string(p.Stack))
 }

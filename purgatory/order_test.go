@@ -14,18 +14,18 @@ func TestP11InOrder(t *testing.T) {
 	for _, n := range []int{1, 2, 31, 32, 33, 64, 65, 100, 1000} {
 		synctest.Test(t, func(t *testing.T) {
 			p := open[string](t, Options{})
-			var checked, ended journal[int]
+			var checked, ended recorder[int]
 			var want []int
 			for i := range n {
 				op := newOp(t)
 				op.try = func(check int) bool {
 					if check > 2 {
-						checked.note(i)
+						checked.record(i)
 					}
 					return check == 4 || check == 3 && i%2 == 0
 				}
-				op.end = func(Outcome) { ended.note(i) }
-				park(t, p, op, time.Hour, "k", "other")
+				op.end = func(Outcome) { ended.record(i) }
+				mustWatch(t, p, op, time.Hour, "k", "other")
 				want = append(want, i)
 			}
 			evens := slices.DeleteFunc(slices.Clone(want), func(i int) bool { return i%2 == 1 })
@@ -36,8 +36,8 @@ func TestP11InOrder(t *testing.T) {
 			verify(t, p)
 			require.Equal(t, len(odd), p.CancelForKey("other", nil))
 			require.Equal(t, odd, ended.take())
-			empty(t, p)
-			shut(t, p)
+			requireEmpty(t, p)
+			mustShutdown(t, p)
 		})
 	}
 }
@@ -49,27 +49,27 @@ func TestP11LeavingAndJoining(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const n = 100
 			p := open[int](t, Options{})
-			var met journal[int]
+			var met recorder[int]
 			handles := make([]Pending, n)
 			enter := func(i int, meet func()) Pending {
 				op := newOp(t)
 				op.try = func(check int) bool {
 					if check > 2 {
-						met.note(i)
+						met.record(i)
 						meet()
 					}
 					return false
 				}
-				return park(t, p, op, time.Hour, 1)
+				return mustWatch(t, p, op, time.Hour, 1)
 			}
-			gone := func(i int) bool { return i%3 == 0 && i != at }
+			removed := func(i int) bool { return i%3 == 0 && i != at }
 			for i := range n {
 				handles[i] = enter(i, func() {
 					if i != at || met.seen[len(met.seen)-1] >= n {
 						return
 					}
 					for j, h := range handles {
-						if gone(j) {
+						if removed(j) {
 							h.Cancel(nil)
 						}
 					}
@@ -81,7 +81,7 @@ func TestP11LeavingAndJoining(t *testing.T) {
 			require.Zero(t, p.CheckAndComplete(1))
 			var want []int
 			for i := range n {
-				if !gone(i) || i < at {
+				if !removed(i) || i < at {
 					want = append(want, i)
 				}
 			}
@@ -91,7 +91,7 @@ func TestP11LeavingAndJoining(t *testing.T) {
 			require.True(t, slices.IsSorted(seen), seen)
 			require.LessOrEqual(t, len(seen), n)
 			verify(t, p)
-			shut(t, p)
+			mustShutdown(t, p)
 		})
 	}
 }
@@ -102,22 +102,22 @@ func TestP11TwoWalks(t *testing.T) {
 	for at := range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			p := open[int](t, Options{})
-			var met journal[int]
+			var met recorder[int]
 			all := false
-			var stopped, goOn = make(chan bool), make(chan bool)
+			var stopped, resume = make(chan bool), make(chan bool)
 			for i := range 100 {
 				op := newOp(t)
 				op.try = func(check int) bool {
 					if check == 3 {
-						met.note(i)
+						met.record(i)
 						if i == at {
 							close(stopped)
-							<-goOn
+							<-resume
 						}
 					}
 					return all && i%2 == 0
 				}
-				park(t, p, op, time.Hour, 1)
+				mustWatch(t, p, op, time.Hour, 1)
 			}
 			t1 := make(chan int)
 			go func() { t1 <- p.CheckAndComplete(1) }()
@@ -126,12 +126,12 @@ func TestP11TwoWalks(t *testing.T) {
 			n := p.CheckAndComplete(1)
 			require.Equal(t, 50-(1-at%2), n, "all that are ready, but for the one that is being checked")
 			require.Equal(t, 100-n, p.CancelForKey(1, nil), "all that are left, with the one that is being checked")
-			close(goOn)
+			close(resume)
 			require.Zero(t, <-t1)
 			seen := met.take()
 			require.True(t, slices.Contains(seen, at))
-			empty(t, p)
-			shut(t, p)
+			requireEmpty(t, p)
+			mustShutdown(t, p)
 		})
 	}
 }
@@ -141,8 +141,8 @@ func TestP11TwoWalks(t *testing.T) {
 func TestP11TwoWalksFromAnEmptyChunk(t *testing.T) {
 	p := open[int](t, Options{})
 	var handles []Pending
-	for range maxNear + 5*perChunk {
-		handles = append(handles, park(t, p, newOp(t), NoTimeout, 1))
+	for range maxContiguous + 5*perChunk {
+		handles = append(handles, mustWatch(t, p, newOp(t), NoTimeout, 1))
 	}
 	begin := func(w *walk[int]) []Pending {
 		*w = walk[int]{table: &p.table, key: 1, hash: p.hash(1)}
@@ -157,10 +157,10 @@ func TestP11TwoWalksFromAnEmptyChunk(t *testing.T) {
 	require.Equal(t, handles[:batch], begin(&a))
 	require.Equal(t, handles[:batch], begin(&b))
 	require.Same(t, a.chunk, b.chunk)
-	for _, h := range handles[maxNear : maxNear+perChunk] { // the chunk with the next one
+	for _, h := range handles[maxContiguous : maxContiguous+perChunk] { // the chunk with the next one
 		require.True(t, h.Cancel(nil))
 	}
-	rest := handles[maxNear+perChunk:]
+	rest := handles[maxContiguous+perChunk:]
 	paused := a.chunk
 	require.Equal(t, rest[:batch], proceed(&a))
 	require.NotNil(t, paused.list, "the chunk goes with the last walk")

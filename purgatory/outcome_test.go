@@ -14,60 +14,60 @@ import (
 type ending struct {
 	name    string
 	outcome Outcome
-	// strike ends the scene's operation; the outcome is decided once all goroutines are idle.
-	strike func(*scene)
+	// end ends the fixture's operation; the outcome is decided once all goroutines are idle.
+	end func(*endingFixture)
 }
 
-// scene is one operation that waits on the keys 1 and 2, with a timeout and a context, ready to
-// be ended in any way.
-type scene struct {
+// endingFixture is one operation that waits on the keys 1 and 2, with a timeout and a context,
+// ready to be ended in any way.
+type endingFixture struct {
 	p      *Purgatory[int]
 	op     *testOp
 	h      Pending
 	cancel context.CancelFunc
 }
 
-const sceneTimeout = 10 * time.Second
+const endingTimeout = 10 * time.Second
 
 var endings = []ending{
-	{"check", Completed, func(s *scene) { s.op.ready.Store(true); s.p.CheckAndComplete(1) }},
-	{"deferred", Completed, func(s *scene) { s.op.ready.Store(true); s.p.CheckAndCompleteLater(2) }},
-	{"force", Completed, func(s *scene) { s.h.ForceComplete() }},
-	{"expire", Expired, func(s *scene) { time.Sleep(sceneTimeout) }},
-	{"cancel", Cancelled, func(s *scene) { s.h.Cancel(nil) }},
-	{"key", Cancelled, func(s *scene) { s.p.CancelForKey(2, nil) }},
-	{"context", Cancelled, func(s *scene) { s.cancel() }},
-	{"close", Closed, func(s *scene) { go s.p.Shutdown(context.Background()) }},
+	{"check", Completed, func(s *endingFixture) { s.op.ready.Store(true); s.p.CheckAndComplete(1) }},
+	{"deferred", Completed, func(s *endingFixture) { s.op.ready.Store(true); s.p.CheckAndCompleteLater(2) }},
+	{"force", Completed, func(s *endingFixture) { s.h.ForceComplete() }},
+	{"expire", Expired, func(s *endingFixture) { time.Sleep(endingTimeout) }},
+	{"cancel", Cancelled, func(s *endingFixture) { s.h.Cancel(nil) }},
+	{"key", Cancelled, func(s *endingFixture) { s.p.CancelForKey(2, nil) }},
+	{"context", Cancelled, func(s *endingFixture) { s.cancel() }},
+	{"close", Closed, func(s *endingFixture) { go s.p.Shutdown(context.Background()) }},
 }
 
-// bySelf reports whether the check itself decides the ending: struck before a check, it does
+// byOwnCheck reports whether the check itself decides the ending: applied before a check, it does
 // not decide anything.
-func (e ending) bySelf() bool { return e.name == "check" || e.name == "deferred" }
+func (e ending) byOwnCheck() bool { return e.name == "check" || e.name == "deferred" }
 
-func newScene(t *testing.T, op *testOp) *scene {
-	s := &scene{p: open[int](t, Options{OnPanic: func(Panic) {}}), op: op}
+func newEndingFixture(t *testing.T, op *testOp) *endingFixture {
+	s := &endingFixture{p: open[int](t, Options{OnPanic: func(Panic) {}}), op: op}
 	ctx, cancel := context.WithCancel(t.Context())
 	s.cancel = cancel
 	var err error
-	s.h, err = s.p.TryCompleteElseWatch(ctx, op, sceneTimeout, 1, 2)
+	s.h, err = s.p.TryCompleteElseWatch(ctx, op, endingTimeout, 1, 2)
 	require.NoError(t, err)
 	require.NotNil(t, s.h)
 	return s
 }
 
-// close strikes once more in every way, and checks that nothing changes.
-func (s *scene) close(t *testing.T, want Outcome) {
+// close ends the operation once more in every way, and checks that nothing changes.
+func (s *endingFixture) close(t *testing.T, want Outcome) {
 	t.Helper()
 	require.Equal(t, want, s.op.Outcome())
 	require.EqualValues(t, 1, s.op.ends.Load())
 	for _, e := range endings {
-		e.strike(s)
+		e.end(s)
 		synctest.Wait()
 	}
 	require.False(t, s.h.ForceComplete())
 	require.False(t, s.h.Cancel(nil))
 	require.Equal(t, want, s.op.Outcome())
-	shut(t, s.p)
+	mustShutdown(t, s.p)
 	require.EqualValues(t, 1, s.p.Stats().Ended())
 }
 
@@ -76,9 +76,9 @@ func TestP1EachEnding(t *testing.T) {
 	for _, e := range endings {
 		t.Run(e.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newScene(t, newOp(t))
+				s := newEndingFixture(t, newOp(t))
 				verify(t, s.p)
-				e.strike(s)
+				e.end(s)
 				synctest.Wait()
 				s.close(t, e.outcome)
 			})
@@ -94,12 +94,12 @@ func TestP1PairsDuringCheck(t *testing.T) {
 			for _, says := range []string{"no", "yes", "panic"} {
 				t.Run(fmt.Sprintf("%s,%s,%s", first.name, second.name, says), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						checking, goOn := make(chan bool), make(chan bool)
+						checking, resume := make(chan bool), make(chan bool)
 						op := newOp(t)
 						op.try = func(n int) bool {
 							if n == 3 {
 								close(checking)
-								<-goOn
+								<-resume
 								if says == "panic" {
 									panic("no")
 								}
@@ -107,21 +107,21 @@ func TestP1PairsDuringCheck(t *testing.T) {
 							}
 							return op.ready.Load()
 						}
-						s := newScene(t, op)
+						s := newEndingFixture(t, op)
 						go s.p.CheckAndComplete(1)
 						<-checking
-						first.strike(s)
+						first.end(s)
 						synctest.Wait()
-						second.strike(s)
+						second.end(s)
 						synctest.Wait()
 						require.Zero(t, op.ends.Load(), "P3: Complete while a check runs")
-						close(goOn)
+						close(resume)
 						synctest.Wait()
 						want := Completed // by the check, or by the further check that was requested
 						switch {
-						case !first.bySelf():
+						case !first.byOwnCheck():
 							want = first.outcome
-						case !second.bySelf():
+						case !second.byOwnCheck():
 							want = second.outcome
 						case says == "panic":
 							want = Failed
@@ -141,22 +141,22 @@ func TestP1PairsDuringComplete(t *testing.T) {
 		for _, second := range endings {
 			t.Run(first.name+","+second.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					completing, goOn := make(chan bool), make(chan bool)
+					completing, resume := make(chan bool), make(chan bool)
 					op := newOp(t)
 					op.end = func(Outcome) {
 						close(completing)
-						<-goOn
+						<-resume
 					}
-					s := newScene(t, op)
-					go first.strike(s)
+					s := newEndingFixture(t, op)
+					go first.end(s)
 					<-completing
 					held := s.p.Watched() + s.p.Len() + s.p.KeyCount() + timers(&s.p.core)
 					require.Zero(t, held, "P5: held while Complete runs")
 					checks := op.checks.Load()
-					second.strike(s)
+					second.end(s)
 					synctest.Wait()
 					require.Equal(t, checks, op.checks.Load(), "P3: a check of what has ended")
-					close(goOn)
+					close(resume)
 					synctest.Wait()
 					s.close(t, first.outcome)
 				})
@@ -170,7 +170,7 @@ func TestP1EndedByItsOwnCheck(t *testing.T) {
 	for _, says := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			op := newOp(t)
-			var s *scene
+			var s *endingFixture
 			op.try = func(n int) bool {
 				if n < 3 {
 					return false
@@ -180,7 +180,7 @@ func TestP1EndedByItsOwnCheck(t *testing.T) {
 				require.Zero(t, s.p.CancelForKey(1, nil))
 				return says
 			}
-			s = newScene(t, op)
+			s = newEndingFixture(t, op)
 			require.Zero(t, s.p.CheckAndComplete(1), "it is the cancel that decided")
 			s.close(t, Cancelled)
 		})
@@ -188,28 +188,28 @@ func TestP1EndedByItsOwnCheck(t *testing.T) {
 }
 
 // P1: exactly one of many concurrent ends reports that it decided.
-func TestP1OneIsToldSo(t *testing.T) {
+func TestP1OneCallReturnsTrue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		checking, goOn := make(chan bool), make(chan bool)
+		checking, resume := make(chan bool), make(chan bool)
 		op := newOp(t)
 		op.try = func(n int) bool {
 			if n == 3 {
 				close(checking)
-				<-goOn
+				<-resume
 				return true
 			}
 			return false
 		}
-		s := newScene(t, op)
-		told := make(chan int)
-		go func() { told <- s.p.CheckAndComplete(1) }()
+		s := newEndingFixture(t, op)
+		won := make(chan int)
+		go func() { won <- s.p.CheckAndComplete(1) }()
 		<-checking
 		require.True(t, s.h.ForceComplete())
 		require.False(t, s.h.ForceComplete())
 		require.False(t, s.h.Cancel(nil))
 		require.Zero(t, s.p.CancelForKey(1, nil))
-		close(goOn)
-		require.Zero(t, <-told)
+		close(resume)
+		require.Zero(t, <-won)
 		s.close(t, Completed)
 	})
 }
@@ -223,13 +223,13 @@ func TestP3NoLockNeeded(t *testing.T) {
 			op := newOp(t)
 			op.try = func(int) bool { found++; return op.ready.Load() }
 			op.end = func(Outcome) { found++ }
-			s := newScene(t, op)
+			s := newEndingFixture(t, op)
 			done := make(chan bool)
 			for range 4 {
 				go func() { s.p.CheckAndComplete(1); done <- true }()
 				go func() { s.p.CheckAndComplete(2); done <- true }()
 			}
-			e.strike(s)
+			e.end(s)
 			for range 8 {
 				<-done
 			}

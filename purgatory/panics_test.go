@@ -18,8 +18,8 @@ import (
 
 var errBad = errors.New("bad operation")
 
-// misdeeds are the ways in which user code can fail to return.
-var misdeeds = map[string]func(){
+// faults are the ways in which user code can fail to return.
+var faults = map[string]func(){
 	"panic":  func() { panic(errBad) },
 	"goexit": runtime.Goexit,
 	// The goroutine still ends here, although the panic is recovered.
@@ -46,13 +46,13 @@ func onItsOwn(f func()) {
 // TryCompleteElseWatch, and leaves nothing behind.
 func TestP7RegistrationFails(t *testing.T) {
 	t.Setenv("GODEBUG", "panicnil=1")
-	for name, misdeed := range misdeeds {
+	for name, fault := range faults {
 		for at := 1; at <= 2; at++ {
 			t.Run(fmt.Sprintf("%s,check %d", name, at), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var panics []Panic
 					p := open[int](t, Options{MaxPending: 1, OnPanic: func(x Panic) { panics = append(panics, x) }})
-					op := newFaultyOp(t, at, misdeed)
+					op := newFaultyOp(t, at, fault)
 					onItsOwn(func() {
 						h, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, 1, 2)
 						require.NoError(t, err)
@@ -65,9 +65,9 @@ func TestP7RegistrationFails(t *testing.T) {
 						require.Contains(t, string(panics[0].Stack), "TryComplete")
 					}
 					require.EqualValues(t, 1, p.Stats().Failed)
-					empty(t, p)
-					park(t, p, newOp(t), time.Hour, 1) // there is capacity again
-					shut(t, p)
+					requireEmpty(t, p)
+					mustWatch(t, p, newOp(t), time.Hour, 1) // there is capacity again
+					mustShutdown(t, p)
 				})
 			})
 		}
@@ -77,9 +77,9 @@ func TestP7RegistrationFails(t *testing.T) {
 // P7, purgatory 5 (KAFKA-17240): a later check, or a Complete, that does not return ends its
 // own operation only. All others on the key are still checked or cancelled, however far the
 // walk was, and expiry continues.
-func TestP7OthersGoOn(t *testing.T) {
+func TestP7OthersContinue(t *testing.T) {
 	t.Setenv("GODEBUG", "panicnil=1")
-	for name, misdeed := range misdeeds {
+	for name, fault := range faults {
 		for _, where := range []string{"check", "complete", "cancel", "later"} {
 			for _, bad := range [][]int{{0}, {50}, {99}, {31, 32}, {0, 1, 2, 30, 31, 32, 33, 62, 63, 64, 65, 98, 99}} {
 				t.Run(fmt.Sprint(name, where, bad), func(t *testing.T) {
@@ -95,16 +95,16 @@ func TestP7OthersGoOn(t *testing.T) {
 							ops[i] = newOp(t)
 							ops[i].try = func(n int) bool {
 								if n > 2 && isBad[i] && (where == "check" || where == "later") {
-									misdeed()
+									fault()
 								}
 								return n > 2 && i%2 == 0
 							}
 							ops[i].end = func(o Outcome) {
 								if isBad[i] && o != Failed {
-									misdeed()
+									fault()
 								}
 							}
-							park(t, p, ops[i], time.Hour, 1)
+							mustWatch(t, p, ops[i], time.Hour, 1)
 						}
 						switch where {
 						case "cancel":
@@ -133,13 +133,13 @@ func TestP7OthersGoOn(t *testing.T) {
 						for i, op := range ops {
 							require.NotZero(t, op.Outcome(), i)
 						}
-						empty(t, p)
+						requireEmpty(t, p)
 						require.EqualValues(t, len(ops), p.Stats().Ended())
 						if name == "panic" {
 							require.NotZero(t, panics.Load())
 							require.EqualValues(t, panics.Load(), p.Stats().Panics)
 						}
-						shut(t, p)
+						mustShutdown(t, p)
 					})
 				})
 			}
@@ -149,8 +149,8 @@ func TestP7OthersGoOn(t *testing.T) {
 
 // P7, purgatory 5: expiries that do not return do not kill the reaper, even with only one
 // worker.
-func TestP7ExpiryGoesOn(t *testing.T) {
-	for name, misdeed := range misdeeds {
+func TestP7ExpiryContinues(t *testing.T) {
+	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := open[int](t, Options{Workers: 1, OnPanic: func(Panic) {}})
@@ -159,15 +159,15 @@ func TestP7ExpiryGoesOn(t *testing.T) {
 					op := newOp(t)
 					op.end = func(o Outcome) {
 						ended++
-						misdeed()
+						fault()
 					}
-					park(t, p, op, time.Duration(i/10)*time.Second, i%3)
+					mustWatch(t, p, op, time.Duration(i/10)*time.Second, i%3)
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				require.Equal(t, 100, ended)
-				empty(t, p)
-				shut(t, p)
+				requireEmpty(t, p)
+				mustShutdown(t, p)
 			})
 		})
 	}
@@ -176,12 +176,12 @@ func TestP7ExpiryGoesOn(t *testing.T) {
 // P7, purgatory 5: the hook does not return either. The operation still ends, and so do later
 // ones.
 func TestP7HookFails(t *testing.T) {
-	for name, misdeed := range misdeeds {
+	for name, fault := range faults {
 		for at := 1; at <= 4; at++ { // 4: in Complete
 			t.Run(fmt.Sprintf("%s,check %d", name, at), func(t *testing.T) {
 				logged := captureLog(t)
 				synctest.Test(t, func(t *testing.T) {
-					p := open[int](t, Options{OnPanic: func(Panic) { misdeed() }})
+					p := open[int](t, Options{OnPanic: func(Panic) { fault() }})
 					op, other := newOp(t), newOp(t)
 					op.try = func(n int) bool {
 						if n == at {
@@ -195,7 +195,7 @@ func TestP7HookFails(t *testing.T) {
 						}
 					}
 					onItsOwn(func() { _, _ = p.TryCompleteElseWatch(context.Background(), op, time.Hour, 1, 2) })
-					park(t, p, other, time.Hour, 1)
+					mustWatch(t, p, other, time.Hour, 1)
 					other.ready.Store(true)
 					onItsOwn(func() { p.CheckAndComplete(1) })
 					require.NotZero(t, op.Outcome())
@@ -206,8 +206,8 @@ func TestP7HookFails(t *testing.T) {
 						require.EqualValues(t, 2, p.Stats().Completed, "counted under its outcome")
 					}
 					require.EqualValues(t, 1, p.Stats().Panics)
-					empty(t, p)
-					shut(t, p)
+					requireEmpty(t, p)
+					mustShutdown(t, p)
 				})
 				if name == "panic" {
 					require.Contains(t, logged(), "the operation's own")
@@ -231,11 +231,11 @@ func TestP7CancelledThenPanics(t *testing.T) {
 			}
 			return false
 		}
-		park(t, p, op, NoTimeout, 1)
+		mustWatch(t, p, op, NoTimeout, 1)
 		require.Zero(t, p.CheckAndComplete(1))
 		require.Equal(t, Cancelled, op.Outcome())
 		require.Equal(t, 1, panics)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -250,7 +250,7 @@ func TestP7LoggedByDefault(t *testing.T) {
 		h, err := p.TryCompleteElseWatch(context.Background(), op, time.Hour, 1)
 		require.NoError(t, err)
 		require.Zero(t, h)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 	require.Contains(t, logged(), "purgatory: operation panicked")
 	require.Contains(t, logged(), errBad.Error())

@@ -35,15 +35,15 @@ func (h Pending) endWith(o Outcome, cause error) bool {
 	if h.IsZero() {
 		return false
 	}
-	won, mine := h.w.decide(h.gen, o, cause)
-	if mine {
+	won, owns := h.w.decide(h.gen, o, cause)
+	if owns {
 		h.w.finish(o)
 	}
 	return won
 }
 
 // Waiting reports whether the operation has not ended yet.
-func (h Pending) Waiting() bool { return !h.IsZero() && h.w.state.waits(h.gen) }
+func (h Pending) Waiting() bool { return !h.IsZero() && h.w.state.waiting(h.gen) }
 
 // Deadline returns when the operation expires, with a monotonic reading. ok is false if the
 // operation has ended, or has [NoTimeout].
@@ -54,7 +54,7 @@ func (h Pending) Deadline() (deadline time.Time, ok bool) {
 	at := time.Duration(h.w.deadline.Load())
 	// The record's next operation gets its generation before its deadline. So if this operation
 	// still waits, the deadline that was read is its own.
-	if !h.w.state.waits(h.gen) || at == never {
+	if !h.w.state.waiting(h.gen) || at == never {
 		return time.Time{}, false
 	}
 	return instant(at, time.Now()), true
@@ -65,8 +65,8 @@ func (h Pending) end(o Outcome) bool {
 	if h.IsZero() {
 		return false
 	}
-	won, mine := h.w.state.decide(h.gen, o)
-	if mine {
+	won, owns := h.w.state.decide(h.gen, o)
+	if owns {
 		h.w.finish(o)
 	}
 	return won

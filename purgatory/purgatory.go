@@ -59,7 +59,7 @@ const maxKeys = math.MaxUint16
 // panics. The call takes constant time for each key, and allocates nothing for up to 16 keys
 // once the records of ended operations can be used again.
 func (p *Purgatory[K]) TryCompleteElseWatch(ctx context.Context, op Operation, timeout time.Duration, keys ...K) (Pending, error) {
-	done := p.mustBeUsable(ctx, op)
+	done := p.mustHaveArguments(ctx, op)
 	if err := checkKeys(keys); err != nil {
 		return Pending{}, err
 	}
@@ -84,7 +84,7 @@ func (p *Purgatory[K]) TryCompleteElseWatch(ctx context.Context, op Operation, t
 		return Pending{}, err
 	}
 	p.enter(w, part, keys, hashes)
-	p.putBack(part)
+	p.putTally(part)
 	return w.wait(ctx, done, gen, soon)
 }
 
@@ -132,7 +132,7 @@ func (p *Purgatory[K]) hashes(to []uint64, keys []K) []uint64 {
 					break
 				}
 			}
-		} else if _, twice := seen[keys[i]]; twice {
+		} else if _, duplicate := seen[keys[i]]; duplicate {
 			h = 0
 		} else {
 			seen[k] = struct{}{}
@@ -206,7 +206,7 @@ func (p *Purgatory[K]) leave(w *waiter) (watches, vanished int) {
 		if e.value.n == 0 {
 			vanished++
 		}
-		if e.value.shorten(h); e.value.empty() {
+		if e.value.compact(h); e.value.empty() {
 			p.table.removeLocked(b, e)
 		}
 		b.mu.Unlock()
@@ -216,15 +216,15 @@ func (p *Purgatory[K]) leave(w *waiter) (watches, vanished int) {
 
 // free makes the record available to later operations. See lists.
 func (p *Purgatory[K]) free(w *waiter) {
-	if w.n > maxAside {
-		w.aside.Store(nil)
+	if w.n > maxExtra {
+		w.extra.Store(nil)
 	}
 	w.n = 0
 	waiters.Put(w)
 }
 
 // shrink releases memory of the table. See lists.
-func (p *Purgatory[K]) shrink(most int) { p.table.shrink(p.KeyCount(), most) }
+func (p *Purgatory[K]) shrink(limit int) { p.table.shrink(p.KeyCount(), limit) }
 
 // CheckAndComplete checks the operations that watch key, in the order in which they began to
 // watch, and returns how many this call completed. Call it after every change that may let one
@@ -282,7 +282,7 @@ func (p *Purgatory[K]) CheckAndCompleteLater(key K) error {
 // A nil cond or ctx panics. Await starts no goroutine. Do not call it from a TryComplete or a
 // Complete that another goroutine waits for.
 func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, cond func() bool, keys ...K) error {
-	done := mustHave(ctx)
+	done := mustHaveContext(ctx)
 	if cond == nil {
 		panic("purgatory: the condition is nil")
 	}
@@ -314,7 +314,7 @@ func (p *Purgatory[K]) Clock() *Clock {
 
 // Len returns the exact number of pending operations at one moment, each counted once. It takes
 // time proportional to GOMAXPROCS.
-func (p *Purgatory[K]) Len() int { return p.delayed() }
+func (p *Purgatory[K]) Len() int { return p.pending() }
 
 // Watched returns the number of watches: pending operations, each counted once for each of its
 // keys. See [Purgatory.Len].
@@ -361,7 +361,7 @@ func (p *Purgatory[K]) Close() {
 // So a Complete on a context's goroutine, for an operation that ended just before, may outlast
 // Shutdown.
 func (p *Purgatory[K]) Shutdown(ctx context.Context) error {
-	mustHave(ctx)
+	mustHaveContext(ctx)
 	p.Close()
 	return waitFor(ctx, p.closing.done)
 }

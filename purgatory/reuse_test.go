@@ -26,7 +26,7 @@ func reuse(t *testing.T, p *Purgatory[int], old Pending, keys int) (*testOp, Pen
 	}()
 	for range 100 {
 		op := newOp(t)
-		h := park(t, p, op, time.Hour, others...)
+		h := mustWatch(t, p, op, time.Hour, others...)
 		if h.w == old.w {
 			require.NotEqual(t, old, h)
 			return op, h
@@ -71,7 +71,7 @@ func TestP1StaleHandles(t *testing.T) {
 		} {
 			untilReused(t, func() bool {
 				p := open[int](t, Options{})
-				defer shut(t, p)
+				defer mustShutdown(t, p)
 				var of []int
 				for k := range keys {
 					of = append(of, k)
@@ -110,7 +110,7 @@ func TestP1StaleHandles(t *testing.T) {
 				require.Zero(t, next.ends.Load(), name)
 				require.True(t, h.Cancel(nil), name)
 				require.False(t, h.Cancel(nil), name)
-				empty(t, p)
+				requireEmpty(t, p)
 				return true
 			})
 		}
@@ -123,20 +123,20 @@ func TestP13StaleSweep(t *testing.T) {
 	for need, goals := range map[Need][]Goal[int, int]{All: {{1, 5}}, Any: {{1, 5}, {2, 5}, {3, 5}}} {
 		for _, as := range []Outcome{Completed, Cancelled} {
 			untilReused(t, func() bool {
-				r := openThreshold(t, Options{})
-				old := r.park(newOp(t), NoTimeout, need, goals...)
-				w := sweep[int, int]{threshold: r.Threshold, key: 1, hash: r.hash(1), upTo: 5, as: as}
+				r := newThresholdFixture(t, Options{})
+				old := r.mustWatch(newOp(t), NoTimeout, need, goals...)
+				w := sweep[int, int]{threshold: r.Threshold, key: 1, hash: r.hash(1), upTo: 5, outcome: as}
 				w.fill()
 				require.Equal(t, old, w.found[0].handle())
 				require.True(t, old.Cancel(nil))
-				next := r.park(newOp(t), NoTimeout, need, goals...)
+				next := r.mustWatch(newOp(t), NoTimeout, need, goals...)
 				if next.w != old.w {
 					return false
 				}
 				w.run()
 				require.Zero(t, w.ended)
 				require.Equal(t, 1, r.verify())
-				require.Equal(t, 1, r.raise(1, 5), "all that is missing is missing still")
+				require.Equal(t, 1, r.setAndAdvance(1, 5), "all that is missing is missing still")
 				require.False(t, next.Waiting())
 				return true
 			})
@@ -150,7 +150,7 @@ func TestP9StaleHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		untilReused(t, func() bool {
 			p := open[int](t, Options{})
-			defer shut(t, p)
+			defer mustShutdown(t, p)
 			ctx := &heldContext{Context: context.Background(), done: make(chan struct{})}
 			old, err := p.TryCompleteElseWatch(ctx, newOp(t), NoTimeout, 0)
 			require.NoError(t, err)
@@ -165,7 +165,7 @@ func TestP9StaleHook(t *testing.T) {
 			synctest.Wait()
 			require.Zero(t, next.ends.Load())
 			require.True(t, h.Cancel(nil))
-			empty(t, p)
+			requireEmpty(t, p)
 			return true
 		})
 	})
@@ -210,16 +210,16 @@ func TestWatchingAllocatesNothing(t *testing.T) {
 			}
 		})
 	}
-	shut(t, p)
+	mustShutdown(t, p)
 
 	full := open[int](t, Options{MaxPending: 1})
-	park(t, full, newOp(t), NoTimeout, 1)
+	mustWatch(t, full, newOp(t), NoTimeout, 1)
 	allocatesNothing(t, func() {
 		if _, err := full.TryCompleteElseWatch(context.Background(), neverReady{}, time.Hour, 1); err != ErrFull {
 			panic(err)
 		}
 	})
-	shut(t, full)
+	mustShutdown(t, full)
 }
 
 // allocatesNothing fails the test if each call of f allocates. A few calls in a row without an

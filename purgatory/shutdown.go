@@ -39,7 +39,7 @@ func (c *core) closeWheel() {
 			for {
 				// Get the channel before the check: a change in between closes it.
 				changed := c.closing.wait()
-				if c.quiet() {
+				if c.idle() {
 					break
 				}
 				<-changed
@@ -49,7 +49,7 @@ func (c *core) closeWheel() {
 				t.arrivals = ring.Queue[arrival]{}
 			})
 			c.clock.leave()
-			if c.own {
+			if c.ownsClock {
 				_ = c.clock.Shutdown(context.Background())
 			}
 			close(c.closing.done)
@@ -57,10 +57,10 @@ func (c *core) closeWheel() {
 	})
 }
 
-// quiet reports whether no operation is left and no work of the core runs on workers.
-func (c *core) quiet() bool {
+// idle reports whether no operation is left and no work of the core runs on workers.
+func (c *core) idle() bool {
 	n := 0
-	c.each(func(t *tally) { n += t.delayed + t.working })
+	c.each(func(t *tally) { n += t.pending + t.working })
 	return n == 0
 }
 

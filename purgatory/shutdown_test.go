@@ -33,7 +33,7 @@ func TestP12Shutdown(t *testing.T) {
 				require.NoError(t, err)
 			}
 			require.NoError(t, p.CheckAndCompleteLater(0))
-			shut(t, p)
+			mustShutdown(t, p)
 			for i, op := range ops {
 				require.Equal(t, Closed, op.Outcome(), i)
 			}
@@ -48,7 +48,7 @@ func TestP12Shutdown(t *testing.T) {
 				require.ErrorIs(t, p.CheckAndCompleteLater(1), ErrClosed)
 				require.Zero(t, p.CheckAndComplete(1))
 				require.Zero(t, p.CancelForKey(1, nil))
-				shut(t, p)
+				mustShutdown(t, p)
 			}
 			require.Zero(t, late.checks.Load()+late.ends.Load())
 			cancel()
@@ -66,7 +66,7 @@ func TestP12Concurrent(t *testing.T) {
 		for i := range ops {
 			ops[i] = newOp(t)
 			ops[i].end = func(Outcome) { runtime.Gosched() }
-			park(t, p, ops[i], time.Hour, i, i/2)
+			mustWatch(t, p, ops[i], time.Hour, i, i/2)
 		}
 		var wg sync.WaitGroup
 		for range 10 {
@@ -80,7 +80,7 @@ func TestP12Concurrent(t *testing.T) {
 		for _, op := range ops {
 			require.Equal(t, Closed, op.Outcome())
 		}
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -98,7 +98,7 @@ func TestP12FromComplete(t *testing.T) {
 						returned = true
 					}
 					ctx, cancel := context.WithCancel(t.Context())
-					h, err := p.TryCompleteElseWatch(ctx, op, sceneTimeout, 1, 2)
+					h, err := p.TryCompleteElseWatch(ctx, op, endingTimeout, 1, 2)
 					require.NoError(t, err)
 					var others []*testOp
 					for i := range 20 {
@@ -106,19 +106,19 @@ func TestP12FromComplete(t *testing.T) {
 						others[i].end = func(Outcome) {
 							p.Close()
 						}
-						park(t, p, others[i], 2*sceneTimeout, 3, i)
+						mustWatch(t, p, others[i], 2*endingTimeout, 3, i)
 					}
 					if e.name == "key" { // 2 is also one of theirs
 						others[2].end = nil
 					}
-					e.strike(&scene{p, op, h, cancel})
+					e.end(&endingFixture{p, op, h, cancel})
 					synctest.Wait()
 					require.True(t, returned)
 					require.Equal(t, e.outcome, op.Outcome())
 					for _, o := range others {
 						require.NotZero(t, o.Outcome())
 					}
-					shut(t, p)
+					mustShutdown(t, p)
 				})
 			})
 		}
@@ -127,7 +127,7 @@ func TestP12FromComplete(t *testing.T) {
 
 // P12: a Shutdown whose context ends first still finishes: when the last operation has ended no
 // goroutine is left, or the bubble would not end.
-func TestP12SeenThrough(t *testing.T) {
+func TestP12SeenThroughFutures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := New[int](Options{})
 		require.NoError(t, err)
@@ -135,10 +135,10 @@ func TestP12SeenThrough(t *testing.T) {
 		require.NoError(t, err)
 		futures, err := NewFutures[int](Options{})
 		require.NoError(t, err)
-		goOn := make(chan bool)
+		resume := make(chan bool)
 		op := newOp(t)
-		op.end = func(Outcome) { <-goOn }
-		park(t, p, op, time.Second, 1)
+		op.end = func(Outcome) { <-resume }
+		mustWatch(t, p, op, time.Second, 1)
 		time.Sleep(time.Second)
 		synctest.Wait() // the operation expires, on a worker
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -151,7 +151,7 @@ func TestP12SeenThrough(t *testing.T) {
 		require.ErrorIs(t, p.Shutdown(ctx), context.DeadlineExceeded)
 		require.NoError(t, th.Shutdown(context.Background()))
 		futures.Close()
-		close(goOn)
+		close(resume)
 	})
 }
 
@@ -162,10 +162,10 @@ func TestP12ContextEnds(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := open[int](t, Options{})
-				blocked, goOn := make(chan bool), make(chan bool)
+				blocked, resume := make(chan bool), make(chan bool)
 				block := func() {
 					close(blocked)
-					<-goOn
+					<-resume
 				}
 				op, other := newOp(t), newOp(t)
 				op.try = func(n int) bool {
@@ -179,8 +179,8 @@ func TestP12ContextEnds(t *testing.T) {
 						block()
 					}
 				}
-				park(t, p, op, time.Second, 1)
-				park(t, p, other, time.Hour, 1, 2)
+				mustWatch(t, p, op, time.Second, 1)
+				mustWatch(t, p, other, time.Hour, 1, 2)
 				switch where {
 				case "check":
 					go p.CheckAndComplete(1)
@@ -201,11 +201,11 @@ func TestP12ContextEnds(t *testing.T) {
 				done := make(chan error)
 				go func() { done <- p.Shutdown(context.Background()) }()
 				synctest.Wait()
-				close(goOn)
+				close(resume)
 				require.NoError(t, <-done)
 				synctest.Wait() // Complete on a goroutine of the test's may outlast Shutdown
 				require.NotZero(t, op.Outcome())
-				shut(t, p)
+				mustShutdown(t, p)
 			})
 		})
 	}
@@ -213,7 +213,7 @@ func TestP12ContextEnds(t *testing.T) {
 
 // P12, P7: a Complete that does not return to Shutdown prevents no other operation's end.
 func TestP12CompleteFails(t *testing.T) {
-	for name, misdeed := range misdeeds {
+	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := open[int](t, Options{OnPanic: func(Panic) {}})
@@ -223,14 +223,14 @@ func TestP12CompleteFails(t *testing.T) {
 					op.end = func(Outcome) {
 						ended++
 						if i%3 == 0 {
-							misdeed()
+							fault()
 						}
 					}
-					park(t, p, op, time.Hour, i)
+					mustWatch(t, p, op, time.Hour, i)
 				}
 				onItsOwn(func() { _ = p.Shutdown(context.Background()) })
 				require.Equal(t, 100, ended)
-				shut(t, p)
+				mustShutdown(t, p)
 			})
 		})
 	}
@@ -267,7 +267,7 @@ func TestP12DuringRegistration(t *testing.T) {
 					require.Zero(t, h)
 					require.Equal(t, Closed, op.Outcome())
 				}
-				shut(t, p)
+				mustShutdown(t, p)
 				return
 			}
 			gate := bucketOf(p, last)
@@ -289,7 +289,7 @@ func TestP12DuringRegistration(t *testing.T) {
 			require.NoError(t, p.Shutdown(t.Context()))
 			require.Equal(t, Closed, op.Outcome())
 			require.ErrorIs(t, op.cause, ErrClosed)
-			shut(t, p)
+			mustShutdown(t, p)
 		})
 	}
 }
@@ -334,6 +334,6 @@ func TestP12RacingWithRegistration(t *testing.T) {
 		wg.Wait()
 		require.Equal(t, accepted.Load(), ended.Load())
 		require.EqualValues(t, ended.Load(), p.Stats().Ended())
-		shut(t, p)
+		mustShutdown(t, p)
 	}
 }

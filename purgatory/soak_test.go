@@ -110,7 +110,7 @@ func TestSoak(t *testing.T) {
 		}, d+time.Minute, 10*time.Millisecond)
 	}
 	// Memory that grew with the peak of pending operations shrinks as operations end.
-	settle := func() {
+	stabilize := func() {
 		t.Helper()
 		for range 50_000 {
 			h, err := p.TryCompleteElseWatch(context.Background(), &soakOp{ended: &ended}, NoTimeout, 0)
@@ -127,7 +127,7 @@ func TestSoak(t *testing.T) {
 		paused.Wait()
 		require.Eventually(t, func() bool { return p.Len() == 5000*goroutines && th.Len() == 0 }, time.Minute, time.Millisecond)
 		require.Zero(t, th.Stats().Watched+th.Stats().Keys)
-		settle()
+		stabilize()
 		runtime.GC()
 		heaps = append(heaps, heap()-before)
 		require.Eventually(t, func() bool { return runtime.NumGoroutine() <= most+1 }, time.Minute, time.Millisecond) // plus Eventually's
@@ -138,7 +138,7 @@ func TestSoak(t *testing.T) {
 	wg.Wait()
 	require.NoError(t, p.Shutdown(context.Background()))
 	require.NoError(t, th.Shutdown(context.Background()))
-	empty(t, p)
+	requireEmpty(t, p)
 	a, b := p.Stats(), th.Stats()
 	require.EqualValues(t, ended.Load(), a.Ended()+b.Ended())
 	require.Positive(t, min(a.Completed, a.Expired, a.Cancelled, a.Failed, b.Completed, b.Expired, b.Cancelled))

@@ -112,9 +112,9 @@ func (s *state) hold(gen uint64) bool {
 
 func (s *state) release(gen uint64) { s.word.Store(gen << genShift) }
 
-// decide sets the outcome if there is none. won reports whether this call did so, and mine
+// decide sets the outcome if there is none. won reports whether this call did so, and owns
 // whether the caller now owns the operation and must end it; otherwise its owner does.
-func (s *state) decide(gen uint64, o Outcome) (won, mine bool) {
+func (s *state) decide(gen uint64, o Outcome) (won, owns bool) {
 	for {
 		w := s.word.Load()
 		if w>>genShift != gen || outcomeOf(w) != 0 {
@@ -139,8 +139,8 @@ func (s *state) decideAsOwner(o Outcome) (won bool) {
 // decided reports whether there is an outcome. Only the owner calls it.
 func (s *state) decided() bool { return outcomeOf(s.word.Load()) != 0 }
 
-// waits reports whether an operation has no outcome yet. Any goroutine may call it.
-func (s *state) waits(gen uint64) bool {
+// waiting reports whether an operation has no outcome yet. Any goroutine may call it.
+func (s *state) waiting(gen uint64) bool {
 	w := s.word.Load()
 	return w>>genShift == gen && outcomeOf(w) == 0
 }

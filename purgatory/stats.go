@@ -58,7 +58,7 @@ func (c *core) stats() Stats {
 	st := Stats{Name: c.options.Name}
 	var ended [outcomes]uint64
 	c.each(func(t *tally) {
-		st.Pending += t.delayed
+		st.Pending += t.pending
 		st.Watched += t.watched
 		st.Keys += int(t.keys.Load())
 		st.Checks += t.checks
@@ -81,8 +81,8 @@ func (c *core) stats() Stats {
 	return st
 }
 
-func (c *core) delayed() (n int) {
-	c.each(func(t *tally) { n += t.delayed })
+func (c *core) pending() (n int) {
+	c.each(func(t *tally) { n += t.pending })
 	return n
 }
 

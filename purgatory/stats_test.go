@@ -27,7 +27,7 @@ func TestStatsChecks(t *testing.T) {
 	require.EqualValues(t, 1, p.Stats().Checks)
 
 	op := newOp(t)
-	park(t, p, op, time.Minute, "a", "b", "c")
+	mustWatch(t, p, op, time.Minute, "a", "b", "c")
 	for range 5 {
 		p.CheckAndComplete("b")
 	}
@@ -42,7 +42,7 @@ func TestStatsChecks(t *testing.T) {
 	require.EqualValues(t, 2, st.Completed)
 
 	cancelled := newOp(t)
-	park(t, p, cancelled, NoTimeout, "a").Cancel(nil)
+	mustWatch(t, p, cancelled, NoTimeout, "a").Cancel(nil)
 	count(cancelled)
 	require.EqualValues(t, made, p.Stats().Checks)
 }
@@ -53,19 +53,19 @@ func TestStatsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{Tick: time.Millisecond})
 		var want histogram.Durations
-		park(t, p, newOp(t), -time.Second, 0)
+		mustWatch(t, p, newOp(t), -time.Second, 0)
 		want.Add(0)
 		for i := range 40 {
 			timeout := time.Duration(i*i) * 37 * time.Microsecond
 			late := (timeout+time.Millisecond-1)/time.Millisecond*time.Millisecond - timeout
 			want.Add(late)
-			park(t, p, newOp(t), timeout, i)
+			mustWatch(t, p, newOp(t), timeout, i)
 		}
 		completed := newOp(t)
 		completed.ready.Store(true)
 		_, err := p.TryCompleteElseWatch(context.Background(), completed, time.Nanosecond, 0)
 		require.NoError(t, err)
-		park(t, p, newOp(t), time.Nanosecond, 0).Cancel(nil)
+		mustWatch(t, p, newOp(t), time.Nanosecond, 0).Cancel(nil)
 		time.Sleep(time.Second)
 		st := p.Stats()
 		require.EqualValues(t, 41, st.Expired)
@@ -82,7 +82,7 @@ func TestStatsLate(t *testing.T) {
 func TestStatsOfOneMoment(t *testing.T) {
 	const goroutines = 4
 	p := open[int](t, Options{})
-	r := openThreshold(t, Options{})
+	r := newThresholdFixture(t, Options{})
 	var stop atomic.Bool
 	var coming, came atomic.Int64
 	var ready, wg sync.WaitGroup
@@ -94,7 +94,7 @@ func TestStatsOfOneMoment(t *testing.T) {
 				key += 2
 				op := newOp(t)
 				coming.Add(1)
-				h := park(t, p, op, NoTimeout, key, key+1)
+				h := mustWatch(t, p, op, NoTimeout, key, key+1)
 				came.Add(1)
 				g, err := r.TryCompleteElseWatch(context.Background(), newOp(t), NoTimeout, All, Goal[int, int]{key, 1}, Goal[int, int]{key + 1, 1})
 				if err != nil {
@@ -155,13 +155,13 @@ func TestCountersOnlyGrow(t *testing.T) {
 		read()
 		panic("complete")
 	}
-	h := park(t, p, op, NoTimeout, 1)
+	h := mustWatch(t, p, op, NoTimeout, 1)
 	read()
 	require.True(t, h.ForceComplete())
 	read()
 	require.Equal(t, []uint64{0, 1, 1, 1, 1, 1}, seen)
 	require.EqualValues(t, 2, p.Stats().Panics)
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 // P16: the hottest keys in order, with the age of their oldest operation, even where a walk has
@@ -169,22 +169,22 @@ func TestCountersOnlyGrow(t *testing.T) {
 func TestHotspots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[string](t, Options{})
-		r := openThreshold(t, Options{})
+		r := newThresholdFixture(t, Options{})
 		defer func() { require.NoError(t, r.Shutdown(context.Background())) }()
 		require.Empty(t, p.Hotspots(3))
 		require.Empty(t, r.Hotspots(3))
 
-		first := park(t, p, newOp(t), NoTimeout, "old")
+		first := mustWatch(t, p, newOp(t), NoTimeout, "old")
 		_, err := r.TryCompleteElseWatch(context.Background(), newOp(t), NoTimeout, Any, Goal[int, int]{7, 9})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		for i := range 5 {
-			park(t, p, newOp(t), NoTimeout, "hot", "old")
+			mustWatch(t, p, newOp(t), NoTimeout, "hot", "old")
 			_, err := r.TryCompleteElseWatch(context.Background(), newOp(t), NoTimeout, Any, Goal[int, int]{1, i + 1})
 			require.NoError(t, err)
 		}
-		park(t, p, newOp(t), NoTimeout, "hot")
-		park(t, p, newOp(t), NoTimeout, "hot")
+		mustWatch(t, p, newOp(t), NoTimeout, "hot")
+		mustWatch(t, p, newOp(t), NoTimeout, "hot")
 		time.Sleep(time.Second)
 		hot, old := Hotspot[string]{"hot", 7, time.Second}, Hotspot[string]{"old", 6, time.Minute + time.Second}
 		require.Equal(t, []Hotspot[string]{hot, old}, p.Hotspots(3))
@@ -196,7 +196,7 @@ func TestHotspots(t *testing.T) {
 		require.Equal(t, []Hotspot[string]{hot, {"old", 5, time.Second}}, p.Hotspots(3))
 		for i := range 100 {
 			for range i % 10 {
-				park(t, p, newOp(t), NoTimeout, "k"+string(rune('a'+i)))
+				mustWatch(t, p, newOp(t), NoTimeout, "k"+string(rune('a'+i)))
 			}
 		}
 		counts := []int{}

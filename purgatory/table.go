@@ -25,10 +25,10 @@ type table[K comparable, V any] struct {
 	contended atomic.Uint32 // how often a bucket was found locked, written then by any goroutine
 	spare     sync.Pool     // of *chained[K, V]
 
-	resize   sync.Mutex
-	least    uint32 // guarded by resize; minimum of buckets that shrinking keeps
-	lately   int    // guarded by resize; a decaying maximum of the number of keys
-	visitors int    // guarded by resize; no key moves while it is not 0
+	resize     sync.Mutex
+	minSize    uint32 // guarded by resize; minimum of buckets that shrinking keeps
+	recentKeys int    // guarded by resize; a decaying maximum of the number of keys
+	visitors   int    // guarded by resize; no key moves while it is not 0
 }
 
 const (
@@ -87,7 +87,7 @@ type chained[K comparable, V any] struct {
 }
 
 func (t *table[K, V]) init() {
-	t.least = perSegment
+	t.minSize = perSegment
 	t.spare.New = func() any { return new(chained[K, V]) }
 	first := make([]atomic.Pointer[segment[K, V]], 1)
 	first[0].Store(newSegment[K, V](0, perSegment-1))
@@ -142,7 +142,7 @@ func (t *table[K, V]) lockTouched(b *bucket[K, V], hash uint32) *bucket[K, V] {
 	for {
 		if b != nil {
 			if !b.mu.TryLock() {
-				t.widen()
+				t.countContention()
 				b.mu.Lock()
 			}
 			if hash&b.mask.Load() == b.number {
@@ -255,9 +255,9 @@ func (t *table[K, V]) visit(f func(*bucket[K, V]) bool) {
 }
 
 // keys calls f with each key and its hash, until f returns false. No lock is held during f, and
-// no key moves; the key may no longer exist. If see is not nil, it is called with each entry
-// under the lock, and the keys for which it returns true are omitted.
-func (t *table[K, V]) keys(see func(*entry[K, V]) bool, f func(key K, hash uint64) bool) {
+// no key moves; the key may no longer exist. If handleLocked is not nil, it is called with each
+// entry under the lock, and the keys for which it returns true are omitted.
+func (t *table[K, V]) keys(handleLocked func(*entry[K, V]) bool, f func(key K, hash uint64) bool) {
 	type named struct {
 		key  K
 		hash uint64
@@ -266,7 +266,7 @@ func (t *table[K, V]) keys(see func(*entry[K, V]) bool, f func(key K, hash uint6
 	t.visit(func(b *bucket[K, V]) bool {
 		some = some[:0]
 		b.each(func(e *entry[K, V]) {
-			if see == nil || !see(e) {
+			if handleLocked == nil || !handleLocked(e) {
 				some = append(some, named{e.key, e.hash})
 			}
 		})
@@ -291,16 +291,16 @@ func (b *bucket[K, V]) visit(f func(*bucket[K, V]) bool) (more bool) {
 	return f(b)
 }
 
-// widen counts that a bucket was found locked, and grows the table if that was often.
-func (t *table[K, V]) widen() {
+// countContention counts that a bucket was found locked, and grows the table if that was often.
+func (t *table[K, V]) countContention() {
 	if t.contended.Add(1)%contendedEach != 0 || !t.resize.TryLock() {
 		return
 	}
 	defer t.resize.Unlock()
-	most := uint32(perProc * runtime.GOMAXPROCS(0))
-	if size := t.size.Load(); size < most {
-		t.least = min(2*size, most)
-		for t.visitors == 0 && t.size.Load() < t.least {
+	limit := uint32(perProc * runtime.GOMAXPROCS(0))
+	if size := t.size.Load(); size < limit {
+		t.minSize = min(2*size, limit)
+		for t.visitors == 0 && t.size.Load() < t.minSize {
 			t.addSegment()
 		}
 	}
@@ -312,26 +312,26 @@ func (t *table[K, V]) grow(keys int) {
 		return // another goroutine is resizing
 	}
 	defer t.resize.Unlock()
-	t.lately = max(t.lately, keys)
+	t.recentKeys = max(t.recentKeys, keys)
 	for range growBy {
 		if size := t.size.Load(); t.visitors > 0 || size >= maxBuckets || keys <= int(size)/10*growAt {
 			return
 		}
 		t.addSegment()
-		t.least = max(t.least, keptSegments*perSegment)
+		t.minSize = max(t.minSize, keptSegments*perSegment)
 	}
 }
 
 // shrink removes up to most buckets if there are too few keys for the present ones.
-func (t *table[K, V]) shrink(keys, most int) {
+func (t *table[K, V]) shrink(keys, limit int) {
 	if !t.resize.TryLock() {
 		return
 	}
 	defer t.resize.Unlock()
-	t.lately = max(keys, t.lately-t.lately/4)
-	for ; t.visitors == 0 && most > 0; most -= perSegment {
+	t.recentKeys = max(keys, t.recentKeys-t.recentKeys/4)
+	for ; t.visitors == 0 && limit > 0; limit -= perSegment {
 		size := t.size.Load()
-		if size < t.least+perSegment || t.lately > int(size)/10*shrinkAt {
+		if size < t.minSize+perSegment || t.recentKeys > int(size)/10*shrinkAt {
 			return
 		}
 		t.dropSegment()

@@ -153,7 +153,7 @@ func TestTableFollowsItsKeys(t *testing.T) {
 
 // A reader that has read an old size finds no bucket in a dropped segment, and waits for the
 // new size.
-func TestTableSeenAsItWas(t *testing.T) {
+func TestTableStaleSize(t *testing.T) {
 	for _, segments := range []int{1, 2} {
 		var x table[int, int]
 		x.init()
@@ -177,10 +177,10 @@ func TestTableSeenAsItWas(t *testing.T) {
 }
 
 // Goroutines that contend for few locks make the table grow, whatever its keys, up to a bound.
-func TestTableWidens(t *testing.T) {
+func TestTableGrowsUnderContention(t *testing.T) {
 	tab := newTable()
 	for range 20 * contendedEach {
-		tab.widen()
+		tab.countContention()
 	}
 	most := uint32(perProc * runtime.GOMAXPROCS(0))
 	require.Equal(t, min(most, perSegment<<20), tab.size.Load())
@@ -197,7 +197,7 @@ func TestTableIsNotResizedWhileVisited(t *testing.T) {
 		"shrink": func(tab *table[int, int]) { tab.shrink(0, 1<<20) },
 		"widen": func(tab *table[int, int]) {
 			for range contendedEach {
-				tab.widen()
+				tab.countContention()
 			}
 		},
 	} {

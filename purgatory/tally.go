@@ -17,15 +17,15 @@ import (
 // An operation may be added in one part and subtracted in another: the values of a part may be
 // below zero, and only the sums have a meaning.
 type tallies struct {
-	most int // maximum number of parts: GOMAXPROCS at creation
+	maxParts int // maximum number of parts: GOMAXPROCS at creation
 
 	mu     sync.Mutex
 	parts  []*tally // guarded by mu; made when first needed
 	next   int      // guarded by mu
 	closed bool     // guarded by mu; future parts refuse operations
 
-	// near holds the parts. It returns a part that was last used on the same processor.
-	near sync.Pool
+	// local holds the parts. It returns a part that was last used on the same processor.
+	local sync.Pool
 }
 
 // tally is one part.
@@ -36,7 +36,7 @@ type tally struct {
 
 	// Guarded by mu.
 	closed                     bool // refuses operations (P12)
-	delayed, watched           int
+	pending, watched           int
 	working                    int // work on workers, in addition to waiting operations
 	vanished                   int // vanished keys since the last call of lists.shrink
 	checks                     uint64
@@ -52,13 +52,13 @@ type tally struct {
 }
 
 // lockTally returns a part, preferably the processor's own, locked. The caller returns it with
-// putBack.
+// putTally.
 //
 // Two processors may come to use the same part, because a goroutine moved with it or the
 // collector emptied the pool. They soon contend for its lock, and then one of them takes
 // another part.
 func (c *core) lockTally() *tally {
-	t, _ := c.tallies.near.Get().(*tally)
+	t, _ := c.tallies.local.Get().(*tally)
 	if t == nil || !t.mu.TryLock() {
 		t = c.anotherTally()
 		t.mu.Lock()
@@ -71,7 +71,7 @@ func (c *core) anotherTally() *tally {
 	a := &c.tallies
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.parts) < a.most {
+	if len(a.parts) < a.maxParts {
 		t := &tally{core: c, closed: a.closed}
 		a.parts = append(a.parts, t)
 		return t
@@ -80,7 +80,7 @@ func (c *core) anotherTally() *tally {
 	return a.parts[a.next]
 }
 
-func (c *core) putBack(t *tally) { c.tallies.near.Put(t) }
+func (c *core) putTally(t *tally) { c.tallies.local.Put(t) }
 
 // countIn counts an operation that is going to wait. It returns the part, which the caller must
 // put back. soon reports that the timeout must be entered on the wheel before the operation
@@ -93,12 +93,12 @@ func (c *core) countIn(w *waiter, gen uint64) (t *tally, soon bool, err error) {
 	t = c.lockTally()
 	if t.closed {
 		t.mu.Unlock()
-		c.putBack(t)
+		c.putTally(t)
 		c.unreserve()
 		c.countRefused(ErrClosed)
 		return nil, false, ErrClosed
 	}
-	t.delayed++
+	t.pending++
 	t.watched += int(w.n)
 	at := time.Duration(w.deadline.Load())
 	soon = at != never && at > w.since && !t.postponeLocked(w, gen)
@@ -114,11 +114,11 @@ func (c *core) countOut(w *waiter, o Outcome, watches, vanished int) (waited tim
 	t := c.lockTally()
 	t.checks += uint64(w.checks)
 	t.ended[o]++
-	shrink, after := false, shrinkEach*c.tallies.most
+	shrink, after := false, shrinkEach*c.tallies.maxParts
 	if w.n == 0 {
 		waited = 0
 	} else {
-		t.delayed--
+		t.pending--
 		t.watched -= watches
 		if vanished > 0 {
 			t.keys.Add(-int64(vanished))
@@ -139,7 +139,7 @@ func (c *core) countOut(w *waiter, o Outcome, watches, vanished int) (waited tim
 	if w.n > 0 {
 		c.unreserve() // not earlier, or Len would exceed MaxPending for a moment
 	}
-	c.putBack(t)
+	c.putTally(t)
 	if closed {
 		c.closing.notify()
 	}
@@ -152,7 +152,7 @@ func (c *core) countOut(w *waiter, o Outcome, watches, vanished int) (waited tim
 // countRefused counts a refused operation.
 func (c *core) countRefused(err error) {
 	t := c.lockTally()
-	defer c.putBack(t)
+	defer c.putTally(t)
 	defer t.mu.Unlock()
 	if errors.Is(err, ErrFull) {
 		t.refusedFull++
@@ -173,7 +173,7 @@ func (c *core) countWork(n int) {
 	t.working += n
 	closed := t.closed
 	t.mu.Unlock()
-	c.putBack(t)
+	c.putTally(t)
 	if closed {
 		c.closing.notify()
 	}
@@ -189,7 +189,7 @@ func (c *core) countReached(goals int, vanished bool) {
 		t.vanished++
 	}
 	t.mu.Unlock()
-	c.putBack(t)
+	c.putTally(t)
 }
 
 // each locks every part, in order, and calls f with each. Locking one part at a time could

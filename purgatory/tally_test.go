@@ -8,15 +8,15 @@ import (
 
 // A goroutine that finds its part locked takes another, and there are as many parts as there
 // were processors.
-func TestTalliesApart(t *testing.T) {
+func TestLockedTallyIsSkipped(t *testing.T) {
 	p := open[int](t, Options{})
-	p.tallies.most = 3
+	p.tallies.maxParts = 3
 	met := map[*tally]bool{}
 	for range 3 {
 		part := p.lockTally()
 		require.False(t, met[part])
 		met[part] = true
-		p.putBack(part) // the pool returns the same part, and it is locked
+		p.putTally(part) // the pool returns the same part, and it is locked
 	}
 	for part := range met {
 		part.mu.Unlock()
@@ -27,6 +27,6 @@ func TestTalliesApart(t *testing.T) {
 		met[p.anotherTally()] = true
 	}
 	require.Len(t, met, 3, "one after the other")
-	empty(t, p)
-	shut(t, p)
+	requireEmpty(t, p)
+	mustShutdown(t, p)
 }

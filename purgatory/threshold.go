@@ -73,7 +73,7 @@ func NewThreshold[K comparable, N cmp.Ordered](current func(K) N, o Options) (*T
 // records of ended operations can be used again. Each goal takes O(1) if its number is the
 // highest on its key, as it is where offsets ascend, and O(log n) otherwise.
 func (t *Threshold[K, N]) TryCompleteElseWatch(ctx context.Context, op Completion, timeout time.Duration, need Need, goals ...Goal[K, N]) (Pending, error) {
-	done := t.mustBeUsable(ctx, op)
+	done := t.mustHaveArguments(ctx, op)
 	n, err := checkGoals(need, goals)
 	if err != nil {
 		return Pending{}, err
@@ -85,7 +85,7 @@ func (t *Threshold[K, N]) TryCompleteElseWatch(ctx context.Context, op Completio
 	w := t.records.Get().(*thresholdWaiter[K, N])
 	w.prepare(t, op, n, goals)
 	gen := w.begin(&t.core, w, timeout)
-	w.expect(gen) // before other goroutines can see w
+	w.setRemaining(gen) // before other goroutines can see w
 	if completed, ended := w.check(); completed || ended {
 		if completed {
 			w.finish(Completed)
@@ -95,11 +95,11 @@ func (t *Threshold[K, N]) TryCompleteElseWatch(ctx context.Context, op Completio
 	w.n = uint16(len(goals))
 	part, soon, err := t.countIn(&w.waiter, gen)
 	if err != nil { // no other goroutine has seen w
-		w.putBack()
+		w.recycle()
 		return Pending{}, err
 	}
 	t.enter(w, part)
-	t.putBack(part)
+	t.putTally(part)
 	return w.wait(ctx, done, gen, soon)
 }
 
@@ -151,9 +151,9 @@ func (t *Threshold[K, N]) enter(w *thresholdWaiter[K, N], part *tally) {
 	}
 }
 
-// unlist removes a goal from its tree, and reports whether it was there. If reached, the
+// removeGoal removes a goal from its tree, and reports whether it was there. If reached, the
 // operation may go on waiting, so the counts are corrected here.
-func (t *Threshold[K, N]) unlist(g *goal[K, N], reached bool) bool {
+func (t *Threshold[K, N]) removeGoal(g *goal[K, N], reached bool) bool {
 	b := t.table.lock(g.hash)
 	defer b.mu.Unlock()
 	if g.tree == nil {
@@ -193,7 +193,7 @@ func (t *Threshold[K, N]) leave(w *waiter) (watches, vanished int) {
 		return 0, 0 // each goal was removed before it was counted
 	}
 	for i := range goals {
-		if t.unlist(&goals[i], false) {
+		if t.removeGoal(&goals[i], false) {
 			watches++
 		}
 	}
@@ -204,7 +204,7 @@ func (t *Threshold[K, N]) leave(w *waiter) (watches, vanished int) {
 func (t *Threshold[K, N]) free(*waiter) {}
 
 // shrink releases memory of the table. See lists.
-func (t *Threshold[K, N]) shrink(most int) { t.table.shrink(t.KeyCount(), most) }
+func (t *Threshold[K, N]) shrink(limit int) { t.table.shrink(t.KeyCount(), limit) }
 
 // Advance completes the operations for which it was the last missing goal that key's number
 // reaches n, lowest goal first and equal ones in order of arrival. It returns the number of
@@ -218,14 +218,14 @@ func (t *Threshold[K, N]) shrink(most int) { t.table.shrink(t.KeyCount(), most) 
 // It takes O(1) for each reached goal, amortised, and O(1) if none is; it never visits other
 // goals. It allocates nothing.
 func (t *Threshold[K, N]) Advance(key K, n N) int {
-	return t.sweep(sweep[K, N]{key: key, upTo: n, as: Completed})
+	return t.sweep(sweep[K, N]{key: key, upTo: n, outcome: Completed})
 }
 
 // CancelForKey ends all operations that have a goal on key still to be reached, as Cancelled,
 // and returns how many this call ended. Their Complete receives cause, or [ErrCancelled] if it
 // is nil.
 func (t *Threshold[K, N]) CancelForKey(key K, cause error) int {
-	return t.sweep(sweep[K, N]{key: key, all: true, as: Cancelled, cause: cause})
+	return t.sweep(sweep[K, N]{key: key, all: true, outcome: Cancelled, cause: cause})
 }
 
 // AdvanceLater makes a worker read key's number and call Advance with it. It is to Advance as
@@ -240,7 +240,7 @@ func (t *Threshold[K, N]) AdvanceLater(key K) error {
 // Await blocks until as many goals are reached as need says, and returns nil. Otherwise it
 // returns the reason; see [Purgatory.Await].
 func (t *Threshold[K, N]) Await(ctx context.Context, timeout time.Duration, need Need, goals ...Goal[K, N]) error {
-	done := mustHave(ctx)
+	done := mustHaveContext(ctx)
 	w := await{ended: make(chan error, 1)}
 	h, err := t.TryCompleteElseWatch(context.Background(), w, timeout, need, goals...)
 	return w.wait(ctx, done, &t.core, h, err)
@@ -257,7 +257,7 @@ type sweep[K comparable, N cmp.Ordered] struct {
 	hash      uint64
 	upTo      N       // higher goals stay,
 	all       bool    // unless all is set
-	as        Outcome // Completed: count reached goals; otherwise the outcome of the operations
+	outcome   Outcome // Completed: count reached goals; otherwise the outcome of the operations
 	cause     error
 	ended     int // operations that this sweep has ended
 
@@ -287,9 +287,9 @@ func (t *Threshold[K, N]) sweep(w sweep[K, N]) int {
 // run visits this batch and all that follow. If a Complete ends the goroutine by
 // runtime.Goexit, the deferred call visits the rest while the goroutine ends (P7).
 func (w *sweep[K, N]) run() {
-	whole := false
+	returned := false
 	defer func() {
-		if !whole {
+		if !returned {
 			w.run()
 		}
 	}()
@@ -297,11 +297,11 @@ func (w *sweep[K, N]) run() {
 		for w.at < w.n {
 			x := w.found[w.at]
 			w.at++
-			if w.as == Completed && x.w.reached(x.gen) {
+			if w.outcome == Completed && x.w.reached(x.gen) {
 				if x.handle().end(Completed) {
 					w.ended++
 				}
-			} else if w.as != Completed && x.handle().Cancel(w.cause) {
+			} else if w.outcome != Completed && x.handle().Cancel(w.cause) {
 				w.ended++
 			}
 		}
@@ -310,7 +310,7 @@ func (w *sweep[K, N]) run() {
 		}
 		w.fill()
 	}
-	whole = true
+	returned = true
 }
 
 // fill removes the next batch from the tree.
@@ -365,7 +365,7 @@ func (t *Threshold[K, N]) Clock() *Clock {
 }
 
 // Len returns the number of pending operations, each counted once. See [Purgatory.Len].
-func (t *Threshold[K, N]) Len() int { return t.delayed() }
+func (t *Threshold[K, N]) Len() int { return t.pending() }
 
 // Watched returns the number of goals still to be reached.
 func (t *Threshold[K, N]) Watched() int { return t.watched() }
@@ -393,7 +393,7 @@ func (t *Threshold[K, N]) Close() {
 
 // Shutdown calls [Threshold.Close] and waits; see [Purgatory.Shutdown].
 func (t *Threshold[K, N]) Shutdown(ctx context.Context) error {
-	mustHave(ctx)
+	mustHaveContext(ctx)
 	t.Close()
 	return waitFor(ctx, t.closing.done)
 }

@@ -39,33 +39,33 @@ func (l *levels) set(key, n int) {
 	l.at[key] = n
 }
 
-// thresholdRig is a Threshold and its numbers.
-type thresholdRig struct {
+// thresholdFixture is a Threshold and its numbers.
+type thresholdFixture struct {
 	*Threshold[int, int]
 	levels
 	t testing.TB
 }
 
-func openThreshold(t testing.TB, o Options) *thresholdRig {
+func newThresholdFixture(t testing.TB, o Options) *thresholdFixture {
 	t.Helper()
 	if o.OnPanic == nil {
 		o.OnPanic = func(p Panic) { t.Errorf("unexpected panic: %v\n%s", p.Value, p.Stack) }
 	}
-	r := &thresholdRig{t: t}
+	r := &thresholdFixture{t: t}
 	th, err := NewThreshold(r.get, o)
 	require.NoError(t, err)
 	r.Threshold = th
-	shutAtEnd(t, th)
+	shutdownAtEnd(t, th)
 	return r
 }
 
-// raise sets a number and advances to it, as a user does.
-func (r *thresholdRig) raise(key, n int) int {
+// setAndAdvance sets a number and advances to it, as a user does.
+func (r *thresholdFixture) setAndAdvance(key, n int) int {
 	r.set(key, n)
 	return r.Advance(key, n)
 }
 
-func (r *thresholdRig) park(op Completion, timeout time.Duration, need Need, goals ...Goal[int, int]) Pending {
+func (r *thresholdFixture) mustWatch(op Completion, timeout time.Duration, need Need, goals ...Goal[int, int]) Pending {
 	r.t.Helper()
 	h, err := r.TryCompleteElseWatch(context.Background(), op, timeout, need, goals...)
 	require.NoError(r.t, err)
@@ -74,7 +74,7 @@ func (r *thresholdRig) park(op Completion, timeout time.Duration, need Need, goa
 }
 
 // verify checks all invariants at rest, and compares the public statistics.
-func (r *thresholdRig) verify() (waiting int) {
+func (r *thresholdFixture) verify() (waiting int) {
 	r.t.Helper()
 	goals, keys := 0, 0
 	met := map[*thresholdWaiter[int, int]]bool{}
@@ -109,7 +109,7 @@ func (r *thresholdRig) verify() (waiting int) {
 
 // P13: exactly the reached goals complete, lowest number first, equal ones in order of arrival.
 func TestAdvanceInOrder(t *testing.T) {
-	r := openThreshold(t, Options{})
+	r := newThresholdFixture(t, Options{})
 	var order []int
 	for i, n := range []int{5, 3, 9, 3, 7, 5, 11, 3} {
 		op := newOp(t)
@@ -117,16 +117,16 @@ func TestAdvanceInOrder(t *testing.T) {
 			require.Equal(t, Completed, o)
 			order = append(order, n*10+i)
 		}
-		r.park(op, NoTimeout, All, Goal[int, int]{1, n})
+		r.mustWatch(op, NoTimeout, All, Goal[int, int]{1, n})
 	}
-	require.Zero(t, r.raise(1, 2))
+	require.Zero(t, r.setAndAdvance(1, 2))
 	require.Empty(t, order)
-	require.Equal(t, 5, r.raise(1, 6))
+	require.Equal(t, 5, r.setAndAdvance(1, 6))
 	require.Equal(t, []int{31, 33, 37, 50, 55}, order)
 	require.Equal(t, 3, r.verify())
-	require.Zero(t, r.raise(2, 100), "another key")
-	require.Zero(t, r.raise(1, 4), "down: nothing completes, nothing is undone")
-	require.Equal(t, 3, r.raise(1, 11))
+	require.Zero(t, r.setAndAdvance(2, 100), "another key")
+	require.Zero(t, r.setAndAdvance(1, 4), "down: nothing completes, nothing is undone")
+	require.Equal(t, 3, r.setAndAdvance(1, 11))
 	require.Equal(t, []int{31, 33, 37, 50, 55, 74, 92, 116}, order)
 	require.Zero(t, r.verify())
 }
@@ -134,8 +134,8 @@ func TestAdvanceInOrder(t *testing.T) {
 // P13: goals that are already reached complete within the call; a number that went down in
 // between does not count.
 func TestReachedAlready(t *testing.T) {
-	r := openThreshold(t, Options{})
-	r.raise(1, 10)
+	r := newThresholdFixture(t, Options{})
+	r.setAndAdvance(1, 10)
 	for _, c := range []struct {
 		need  Need
 		goals []Goal[int, int]
@@ -158,10 +158,10 @@ func TestReachedAlready(t *testing.T) {
 	}
 	r.set(1, 3) // truncated
 	op := newOp(t)
-	h := r.park(op, NoTimeout, All, Goal[int, int]{1, 4})
+	h := r.mustWatch(op, NoTimeout, All, Goal[int, int]{1, 4})
 	r.Advance(1, 3)
 	require.Zero(t, op.Outcome())
-	require.Equal(t, 1, r.raise(1, 4))
+	require.Equal(t, 1, r.setAndAdvance(1, 4))
 	require.False(t, h.Cancel(nil))
 	require.Zero(t, r.verify())
 }
@@ -195,7 +195,7 @@ func TestAdvanceDuringTheSecondReading(t *testing.T) {
 // P2, P13: an Advance between the entries of two goals is counted. The lock of the second key's
 // bucket delays the registration in between.
 func TestAdvanceBetweenEntries(t *testing.T) {
-	r := openThreshold(t, Options{})
+	r := newThresholdFixture(t, Options{})
 	bucket := func(key int) *bucket[int, *tree[int, int]] { return r.table.at(uint32(r.hash(key))) }
 	first, last := 0, 1
 	for bucket(last) == bucket(first) {
@@ -205,7 +205,9 @@ func TestAdvanceBetweenEntries(t *testing.T) {
 	gate.mu.Lock()
 	registered := make(chan Pending)
 	op := newOp(t)
-	go func() { registered <- r.park(op, NoTimeout, All, Goal[int, int]{first, 1}, Goal[int, int]{last, 1}) }()
+	go func() {
+		registered <- r.mustWatch(op, NoTimeout, All, Goal[int, int]{first, 1}, Goal[int, int]{last, 1})
+	}()
 	for r.Watching(first) == 0 {
 		runtime.Gosched()
 	}
@@ -222,13 +224,13 @@ func TestAdvanceBetweenEntries(t *testing.T) {
 // P13: Advance counts an operation only if it has ended it: here the first to complete cancels
 // the second, whose goal was removed from the tree in the same batch.
 func TestAdvanceCountsItsOwn(t *testing.T) {
-	r := openThreshold(t, Options{})
+	r := newThresholdFixture(t, Options{})
 	first, second := newOp(t), newOp(t)
 	var h Pending
 	first.end = func(Outcome) { require.True(t, h.Cancel(nil)) }
-	r.park(first, NoTimeout, All, Goal[int, int]{1, 1})
-	h = r.park(second, NoTimeout, All, Goal[int, int]{1, 1})
-	require.Equal(t, 1, r.raise(1, 1))
+	r.mustWatch(first, NoTimeout, All, Goal[int, int]{1, 1})
+	h = r.mustWatch(second, NoTimeout, All, Goal[int, int]{1, 1})
+	require.Equal(t, 1, r.setAndAdvance(1, 1))
 	require.Equal(t, Completed, first.Outcome())
 	require.Equal(t, Cancelled, second.Outcome())
 	r.verify()
@@ -236,17 +238,17 @@ func TestAdvanceCountsItsOwn(t *testing.T) {
 
 // P8: the maximum number of goals; the table of keys grows with them.
 func TestManyGoals(t *testing.T) {
-	r := openThreshold(t, Options{})
+	r := newThresholdFixture(t, Options{})
 	goals := make([]Goal[int, int], maxKeys)
 	for i := range goals {
 		goals[i] = Goal[int, int]{i, 1}
 	}
 	op := newOp(t)
-	h := r.park(op, NoTimeout, AtLeast(2), goals...)
+	h := r.mustWatch(op, NoTimeout, AtLeast(2), goals...)
 	require.Equal(t, maxKeys, r.KeyCount())
 	require.Greater(t, int(r.table.size.Load()), maxKeys/2, "the table has not grown")
-	require.Zero(t, r.raise(maxKeys-1, 1))
-	require.Equal(t, 1, r.raise(0, 1))
+	require.Zero(t, r.setAndAdvance(maxKeys-1, 1))
+	require.Equal(t, 1, r.setAndAdvance(0, 1))
 	require.Equal(t, Completed, op.Outcome())
 	require.False(t, h.Waiting())
 	require.Zero(t, r.verify())
@@ -277,30 +279,30 @@ func TestNaNReachesNothing(t *testing.T) {
 
 // P13: goals on several keys, all or any; a reached goal stays reached.
 func TestSeveralGoals(t *testing.T) {
-	r := openThreshold(t, Options{})
+	r := newThresholdFixture(t, Options{})
 	all, anyOne := newOp(t), newOp(t)
-	r.park(all, NoTimeout, All, Goal[int, int]{1, 5}, Goal[int, int]{2, 5}, Goal[int, int]{3, 5}, Goal[int, int]{3, 7})
-	r.park(anyOne, NoTimeout, Any, Goal[int, int]{1, 6}, Goal[int, int]{2, 6}, Goal[int, int]{3, 6})
+	r.mustWatch(all, NoTimeout, All, Goal[int, int]{1, 5}, Goal[int, int]{2, 5}, Goal[int, int]{3, 5}, Goal[int, int]{3, 7})
+	r.mustWatch(anyOne, NoTimeout, Any, Goal[int, int]{1, 6}, Goal[int, int]{2, 6}, Goal[int, int]{3, 6})
 	require.Equal(t, 7, r.Stats().Watched)
-	require.Zero(t, r.raise(1, 5))
+	require.Zero(t, r.setAndAdvance(1, 5))
 	require.Equal(t, 6, r.Stats().Watched)
-	require.Zero(t, r.raise(1, 1)) // the goal stays reached
-	require.Zero(t, r.raise(3, 5))
-	require.Equal(t, 1, r.raise(2, 6))
+	require.Zero(t, r.setAndAdvance(1, 1)) // the goal stays reached
+	require.Zero(t, r.setAndAdvance(3, 5))
+	require.Equal(t, 1, r.setAndAdvance(2, 6))
 	require.Equal(t, Completed, anyOne.Outcome())
 	require.Zero(t, all.Outcome())
 	require.Equal(t, 1, r.Stats().Watched)
 	r.verify()
-	require.Zero(t, r.raise(3, 6))
-	require.Equal(t, 1, r.raise(3, 7))
+	require.Zero(t, r.setAndAdvance(3, 6))
+	require.Equal(t, 1, r.setAndAdvance(3, 7))
 	require.Equal(t, Completed, all.Outcome())
 	require.Zero(t, r.verify())
 
 	two := newOp(t)
-	r.park(two, NoTimeout, AtLeast(2), Goal[int, int]{4, 1}, Goal[int, int]{5, 1}, Goal[int, int]{6, 1})
-	require.Zero(t, r.raise(6, 1))
+	r.mustWatch(two, NoTimeout, AtLeast(2), Goal[int, int]{4, 1}, Goal[int, int]{5, 1}, Goal[int, int]{6, 1})
+	require.Zero(t, r.setAndAdvance(6, 1))
 	require.Equal(t, 1, r.verify())
-	require.Equal(t, 1, r.raise(4, 1))
+	require.Equal(t, 1, r.setAndAdvance(4, 1))
 	require.Equal(t, Completed, two.Outcome())
 	require.Zero(t, r.verify())
 	two = newOp(t)
@@ -359,27 +361,27 @@ func TestThresholdOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		want    Outcome
 		timeout time.Duration
-		end     func(r *thresholdRig, h Pending, hangUp func())
+		end     func(r *thresholdFixture, h Pending, hangUp func())
 	}{
-		"advance": {Completed, time.Minute, func(r *thresholdRig, _ Pending, _ func()) { r.raise(1, 5); r.raise(2, 5) }},
-		"later": {Completed, time.Minute, func(r *thresholdRig, _ Pending, _ func()) {
+		"advance": {Completed, time.Minute, func(r *thresholdFixture, _ Pending, _ func()) { r.setAndAdvance(1, 5); r.setAndAdvance(2, 5) }},
+		"later": {Completed, time.Minute, func(r *thresholdFixture, _ Pending, _ func()) {
 			r.set(1, 5)
 			r.set(2, 9)
 			r.AdvanceLater(1)
 			r.AdvanceLater(2)
 		}},
-		"forced":       {Completed, time.Minute, func(_ *thresholdRig, h Pending, _ func()) { h.ForceComplete() }},
-		"timeout":      {Expired, time.Second, func(*thresholdRig, Pending, func()) { time.Sleep(2 * time.Second) }},
-		"at once":      {Expired, 0, func(*thresholdRig, Pending, func()) {}},
-		"half reached": {Expired, time.Second, func(r *thresholdRig, _ Pending, _ func()) { r.raise(1, 5); time.Sleep(2 * time.Second) }},
-		"cancel":       {Cancelled, time.Minute, func(_ *thresholdRig, h Pending, _ func()) { h.Cancel(nil) }},
-		"key":          {Cancelled, time.Minute, func(r *thresholdRig, _ Pending, _ func()) { require.Equal(r.t, 1, r.CancelForKey(2, nil)) }},
-		"context":      {Cancelled, time.Minute, func(_ *thresholdRig, _ Pending, hangUp func()) { hangUp() }},
-		"shutdown":     {Closed, time.Minute, func(r *thresholdRig, _ Pending, _ func()) { require.NoError(r.t, r.Shutdown(context.Background())) }},
+		"forced":       {Completed, time.Minute, func(_ *thresholdFixture, h Pending, _ func()) { h.ForceComplete() }},
+		"timeout":      {Expired, time.Second, func(*thresholdFixture, Pending, func()) { time.Sleep(2 * time.Second) }},
+		"at once":      {Expired, 0, func(*thresholdFixture, Pending, func()) {}},
+		"half reached": {Expired, time.Second, func(r *thresholdFixture, _ Pending, _ func()) { r.setAndAdvance(1, 5); time.Sleep(2 * time.Second) }},
+		"cancel":       {Cancelled, time.Minute, func(_ *thresholdFixture, h Pending, _ func()) { h.Cancel(nil) }},
+		"key":          {Cancelled, time.Minute, func(r *thresholdFixture, _ Pending, _ func()) { require.Equal(r.t, 1, r.CancelForKey(2, nil)) }},
+		"context":      {Cancelled, time.Minute, func(_ *thresholdFixture, _ Pending, hangUp func()) { hangUp() }},
+		"shutdown":     {Closed, time.Minute, func(r *thresholdFixture, _ Pending, _ func()) { require.NoError(r.t, r.Shutdown(context.Background())) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := openThreshold(t, Options{MaxPending: 1})
+				r := newThresholdFixture(t, Options{MaxPending: 1})
 				op := newOp(t)
 				ctx, hangUp := context.WithCancel(t.Context())
 				h, err := r.TryCompleteElseWatch(ctx, op, c.timeout, All, goals...)
@@ -433,20 +435,20 @@ func TestThresholdPanics(t *testing.T) {
 		require.NoError(t, th.Shutdown(t.Context()))
 	}
 	for _, end := range []func(){func() { panic("complete") }, runtime.Goexit} {
-		r := openThreshold(t, Options{OnPanic: func(Panic) {}})
+		r := newThresholdFixture(t, Options{OnPanic: func(Panic) {}})
 		var ops []*testOp
 		for i := range 3 * sweepBatch {
 			op := newOp(t)
 			if i%7 == 3 {
 				op.end = func(Outcome) { end() }
 			}
-			r.park(op, NoTimeout, All, Goal[int, int]{1, 1})
+			r.mustWatch(op, NoTimeout, All, Goal[int, int]{1, 1})
 			ops = append(ops, op)
 		}
 		done := make(chan bool)
 		go func() {
 			defer close(done)
-			r.raise(1, 1)
+			r.setAndAdvance(1, 1)
 		}()
 		<-done
 		for _, op := range ops {
@@ -459,7 +461,7 @@ func TestThresholdPanics(t *testing.T) {
 // P13: an operation that waits again as it completes does not prolong Advance, and is not
 // completed by it.
 func TestWaitAgainFromComplete(t *testing.T) {
-	r := openThreshold(t, Options{})
+	r := newThresholdFixture(t, Options{})
 	var rounds int
 	var again func(Outcome)
 	again = func(o Outcome) {
@@ -469,12 +471,12 @@ func TestWaitAgainFromComplete(t *testing.T) {
 		r.set(1, 0) // lower again, so the operation has to wait
 		op := newOp(t)
 		op.end = again
-		r.park(op, NoTimeout, All, Goal[int, int]{1, 1})
+		r.mustWatch(op, NoTimeout, All, Goal[int, int]{1, 1})
 	}
 	for range sweepBatch + 5 {
 		op := newOp(t)
 		op.end = again
-		r.park(op, NoTimeout, All, Goal[int, int]{1, 1})
+		r.mustWatch(op, NoTimeout, All, Goal[int, int]{1, 1})
 	}
 	require.Equal(t, sweepBatch+5, r.Advance(1, 1))
 	require.Equal(t, sweepBatch+5, r.verify())
@@ -563,7 +565,7 @@ func TestThresholdModel(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 3))
-			r := openThreshold(t, Options{Tick: time.Millisecond, Workers: 1}) // one worker: one order
+			r := newThresholdFixture(t, Options{Tick: time.Millisecond, Workers: 1}) // one worker: one order
 			born := time.Now()
 			var held []*waiting
 			var order, want []int
@@ -638,7 +640,7 @@ func TestThresholdModel(t *testing.T) {
 							held = slices.DeleteFunc(held, func(w *waiting) bool { return w == x.w })
 						}
 					}
-					require.Equal(t, completed, r.raise(key, n))
+					require.Equal(t, completed, r.setAndAdvance(key, n))
 				case 6:
 					if len(held) > 0 {
 						w := held[rnd.IntN(len(held))]
@@ -674,11 +676,11 @@ func TestThresholdModel(t *testing.T) {
 // A reused record starts fresh: the first check completes an operation whose goals are already
 // reached, and nothing waits.
 func TestThresholdRecordIsReset(t *testing.T) {
-	r := openThreshold(t, Options{})
-	r.raise(1, 1)
+	r := newThresholdFixture(t, Options{})
+	r.setAndAdvance(1, 1)
 	checks, held := uint64(0), r.Threshold.Stats().Checks
 	for range 100 {
-		require.True(t, r.park(newOp(t), NoTimeout, All, Goal[int, int]{1, 2}, Goal[int, int]{2, 1}).Cancel(nil))
+		require.True(t, r.mustWatch(newOp(t), NoTimeout, All, Goal[int, int]{1, 2}, Goal[int, int]{2, 1}).Cancel(nil))
 		checks += 2
 		h, err := r.TryCompleteElseWatch(context.Background(), newOp(t), NoTimeout, All, Goal[int, int]{1, 1})
 		require.NoError(t, err)
@@ -693,59 +695,59 @@ func TestThresholdReachedOnce(t *testing.T) {
 	var w thresholdWaiter[int, int]
 	w.need = 2
 	gen := w.state.begin()
-	w.expect(gen)
+	w.setRemaining(gen)
 	require.False(t, w.reached(gen+1))
 	for i := range 5 {
 		require.Equal(t, i == 1, w.reached(gen), "goal %d", i)
 		require.EqualValues(t, max(0, 1-i), w.missing())
-		require.Equal(t, gen, w.left.Load()>>leftBits)
+		require.Equal(t, gen, w.remaining.Load()>>remainingBits)
 	}
 }
 
-// A free record keeps memory for at most maxAside goals.
+// A free record keeps memory for at most maxExtra goals.
 func TestThresholdRecordStaysSmall(t *testing.T) {
-	r := openThreshold(t, Options{})
-	for _, n := range []int{2, maxAside, maxAside + 1, 10 * maxAside} {
-		h := r.park(newOp(t), NoTimeout, All, slices.Repeat([]Goal[int, int]{{1, 1}}, n)...)
+	r := newThresholdFixture(t, Options{})
+	for _, n := range []int{2, maxExtra, maxExtra + 1, 10 * maxExtra} {
+		h := r.mustWatch(newOp(t), NoTimeout, All, slices.Repeat([]Goal[int, int]{{1, 1}}, n)...)
 		record := h.w.op.(*thresholdWaiter[int, int])
-		require.Len(t, *record.several, n)
+		require.Len(t, *record.many, n)
 		require.True(t, h.Cancel(nil))
-		require.Equal(t, n > maxAside, record.several == nil, "%d goals", n)
+		require.Equal(t, n > maxExtra, record.many == nil, "%d goals", n)
 	}
 }
 
 // P5: an ended operation is collected even while its handle is kept.
 func TestThresholdKeepsNothing(t *testing.T) {
-	r := openThreshold(t, Options{})
-	var gone atomic.Int32
+	r := newThresholdFixture(t, Options{})
+	var collectedOps atomic.Int32
 	var handles []Pending
 	func() {
 		for range 100 {
 			op := newOp(t)
-			runtime.SetFinalizer(op, func(*testOp) { gone.Add(1) })
-			handles = append(handles, r.park(op, time.Hour, All, Goal[int, int]{1, 1}, Goal[int, int]{2, 2}))
+			runtime.SetFinalizer(op, func(*testOp) { collectedOps.Add(1) })
+			handles = append(handles, r.mustWatch(op, time.Hour, All, Goal[int, int]{1, 1}, Goal[int, int]{2, 2}))
 		}
 	}()
-	r.raise(1, 1)
-	r.raise(2, 2)
-	for deadline := time.Now().Add(10 * time.Second); gone.Load() < 100 && time.Now().Before(deadline); {
+	r.setAndAdvance(1, 1)
+	r.setAndAdvance(2, 2)
+	for deadline := time.Now().Add(10 * time.Second); collectedOps.Load() < 100 && time.Now().Before(deadline); {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 	}
-	require.EqualValues(t, 100, gone.Load())
+	require.EqualValues(t, 100, collectedOps.Load())
 	runtime.KeepAlive(handles)
 }
 
 // P13: an Advance allocates nothing, nor does an operation whose goals ascend, once records
 // have been used.
 func TestThresholdAllocations(t *testing.T) {
-	r := openThreshold(t, Options{})
+	r := newThresholdFixture(t, Options{})
 	for i := range 1000 {
-		r.park(newOp(t), NoTimeout, All, Goal[int, int]{1, 1_000_000 + i})
+		r.mustWatch(newOp(t), NoTimeout, All, Goal[int, int]{1, 1_000_000 + i})
 	}
 	n := 0
-	op := quiet{}
-	for _, keys := range []int{1, 3, 40, maxAside} {
+	op := discardOp{}
+	for _, keys := range []int{1, 3, 40, maxExtra} {
 		goals := make([]Goal[int, int], keys)
 		allocatesNothing(t, func() {
 			n++
@@ -755,13 +757,13 @@ func TestThresholdAllocations(t *testing.T) {
 			if _, err := r.TryCompleteElseWatch(context.Background(), op, time.Minute, All, goals...); err != nil {
 				t.Fatal(err)
 			}
-			if r.raise(1, n) != 1 {
+			if r.setAndAdvance(1, n) != 1 {
 				t.Fatal(errors.New("not reached"))
 			}
 		})
 	}
-	full := openThreshold(t, Options{MaxPending: 1})
-	full.park(newOp(t), NoTimeout, All, Goal[int, int]{1, 1})
+	full := newThresholdFixture(t, Options{MaxPending: 1})
+	full.mustWatch(newOp(t), NoTimeout, All, Goal[int, int]{1, 1})
 	allocatesNothing(t, func() {
 		if _, err := full.TryCompleteElseWatch(context.Background(), op, time.Minute, All, Goal[int, int]{1, 1}); err != ErrFull {
 			t.Fatal(err)
@@ -769,6 +771,6 @@ func TestThresholdAllocations(t *testing.T) {
 	})
 }
 
-type quiet struct{}
+type discardOp struct{}
 
-func (quiet) Complete(Outcome, error) {}
+func (discardOp) Complete(Outcome, error) {}

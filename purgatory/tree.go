@@ -53,7 +53,7 @@ func (t *tree[K, N]) insert(g *goal[K, N]) {
 			at = next
 		}
 	}
-	g.up = at
+	g.parent = at
 	if left {
 		at.left = g
 		if at == t.first {
@@ -65,7 +65,7 @@ func (t *tree[K, N]) insert(g *goal[K, N]) {
 			t.last = g
 		}
 	}
-	for g.up != nil && g.priority < g.up.priority {
+	for g.parent != nil && g.priority < g.parent.priority {
 		t.lift(g)
 	}
 }
@@ -89,30 +89,30 @@ func (t *tree[K, N]) remove(g *goal[K, N]) {
 		child = g.right
 	}
 	if child != nil {
-		child.up = g.up
+		child.parent = g.parent
 	}
 	t.replace(g, child)
-	g.tree, g.up, g.left, g.right = nil, nil, nil, nil
+	g.tree, g.parent, g.left, g.right = nil, nil, nil, nil
 	t.n--
 }
 
 // replace puts with in the position of g.
 func (t *tree[K, N]) replace(g, with *goal[K, N]) {
 	switch {
-	case g.up == nil:
+	case g.parent == nil:
 		t.root = with
-	case g.up.left == g:
-		g.up.left = with
+	case g.parent.left == g:
+		g.parent.left = with
 	default:
-		g.up.right = with
+		g.parent.right = with
 	}
 }
 
 // lift rotates g above its parent.
 func (t *tree[K, N]) lift(g *goal[K, N]) {
-	p := g.up
+	p := g.parent
 	t.replace(p, g)
-	g.up, p.up = p.up, g
+	g.parent, p.parent = p.parent, g
 	var moved *goal[K, N]
 	if p.left == g {
 		moved = g.right
@@ -122,7 +122,7 @@ func (t *tree[K, N]) lift(g *goal[K, N]) {
 		p.right, g.left = moved, p
 	}
 	if moved != nil {
-		moved.up = p
+		moved.parent = p
 	}
 }
 
@@ -134,10 +134,10 @@ func (g *goal[K, N]) next() *goal[K, N] {
 		}
 		return at
 	}
-	for g.up != nil && g.up.right == g {
-		g = g.up
+	for g.parent != nil && g.parent.right == g {
+		g = g.parent
 	}
-	return g.up
+	return g.parent
 }
 
 // previous returns the goal before g; nil at the front.
@@ -148,10 +148,10 @@ func (g *goal[K, N]) previous() *goal[K, N] {
 		}
 		return at
 	}
-	for g.up != nil && g.up.left == g {
-		g = g.up
+	for g.parent != nil && g.parent.left == g {
+		g = g.parent
 	}
-	return g.up
+	return g.parent
 }
 
 // after returns the first goal behind the position (number, seq); nil if there is none.

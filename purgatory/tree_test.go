@@ -17,8 +17,8 @@ func verifyTree[K comparable, N int | int64 | float64 | string](t testing.TB, tr
 		if g == nil {
 			return
 		}
-		if g.up != up || g.tree != tr {
-			t.Fatalf("goal %v: parent %p, not %p; tree %p, not %p", g.number, g.up, up, g.tree, tr)
+		if g.parent != up || g.tree != tr {
+			t.Fatalf("goal %v: parent %p, not %p; tree %p, not %p", g.number, g.parent, up, g.tree, tr)
 		}
 		if up != nil && g.priority < up.priority {
 			t.Fatalf("goal %v: priority %d below its parent's %d", g.number, g.priority, up.priority)
@@ -57,7 +57,7 @@ func TestTree(t *testing.T) {
 				g := want[i]
 				tr.remove(g)
 				require.Nil(t, g.tree)
-				require.True(t, g.up == nil && g.left == nil && g.right == nil)
+				require.True(t, g.parent == nil && g.left == nil && g.right == nil)
 				want = slices.Delete(want, i, i+1)
 			} else {
 				g := &goal[int, int]{number: r.IntN(spread), seq: seq, priority: r.Uint32() >> (seed % 2 * 28)}
@@ -94,7 +94,7 @@ func TestTreeIsBalanced(t *testing.T) {
 	depth := 0
 	for g := tr.first; g != nil; g = g.next() {
 		d := 0
-		for at := g; at != nil; at = at.up {
+		for at := g; at != nil; at = at.parent {
 			d++
 		}
 		depth = max(depth, d)

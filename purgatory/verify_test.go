@@ -25,7 +25,7 @@ type testOp struct {
 	end   func(Outcome)        // called by Complete, after counting it
 	cause error                // that Complete received
 
-	inside  atomic.Int32 // methods running
+	running atomic.Int32 // methods running
 	checks  atomic.Int32
 	ends    atomic.Int32
 	outcome atomic.Uint32
@@ -34,11 +34,11 @@ type testOp struct {
 func newOp(t testing.TB) *testOp { return &testOp{t: t} }
 
 // newFaultyOp makes an operation that is never ready and misbehaves in one check.
-func newFaultyOp(t testing.TB, check int, misdeed func()) *testOp {
+func newFaultyOp(t testing.TB, check int, fault func()) *testOp {
 	op := newOp(t)
 	op.try = func(n int) bool {
 		if n == check {
-			misdeed()
+			fault()
 		}
 		return false
 	}
@@ -73,10 +73,10 @@ func (o *testOp) Complete(how Outcome, cause error) {
 }
 
 func (o *testOp) enter(name string) (leave func()) {
-	if o.inside.Add(1) != 1 {
+	if o.running.Add(1) != 1 {
 		o.t.Errorf("P3: %s overlaps with another call", name)
 	}
-	return func() { o.inside.Add(-1) }
+	return func() { o.running.Add(-1) }
 }
 
 // Outcome returns 0 while there is none.
@@ -90,13 +90,13 @@ func open[K comparable](t testing.TB, o Options) *Purgatory[K] {
 	}
 	p, err := New[K](o)
 	require.NoError(t, err)
-	shutAtEnd(t, p)
+	shutdownAtEnd(t, p)
 	return p
 }
 
-// shutAtEnd shuts s down at the end of a test. It waits for at most 10 s: if the shutdown
+// shutdownAtEnd shuts s down at the end of a test. It waits for at most 10 s: if the shutdown
 // hangs, the test has already failed.
-func shutAtEnd(t testing.TB, s interface{ Shutdown(context.Context) error }) {
+func shutdownAtEnd(t testing.TB, s interface{ Shutdown(context.Context) error }) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -104,18 +104,18 @@ func shutAtEnd(t testing.TB, s interface{ Shutdown(context.Context) error }) {
 	})
 }
 
-// shut ends a purgatory and checks that nothing is left. In a bubble, synctest itself reports
-// leaked goroutines.
-func shut[K comparable](t testing.TB, p *Purgatory[K]) {
+// mustShutdown ends a purgatory and checks that nothing is left. In a bubble, synctest itself
+// reports leaked goroutines.
+func mustShutdown[K comparable](t testing.TB, p *Purgatory[K]) {
 	t.Helper()
 	require.NoError(t, p.Shutdown(context.Background()))
-	empty(t, p)
-	if p.own {
+	requireEmpty(t, p)
+	if p.ownsClock {
 		require.Zero(t, p.Stats().Wheel.Workers, "workers are left")
 	}
 }
 
-func park[K comparable](t testing.TB, p *Purgatory[K], op Operation, timeout time.Duration, keys ...K) Pending {
+func mustWatch[K comparable](t testing.TB, p *Purgatory[K], op Operation, timeout time.Duration, keys ...K) Pending {
 	t.Helper()
 	h, err := p.TryCompleteElseWatch(context.Background(), op, timeout, keys...)
 	require.NoError(t, err)
@@ -123,14 +123,14 @@ func park[K comparable](t testing.TB, p *Purgatory[K], op Operation, timeout tim
 	return h
 }
 
-// empty fails if the purgatory holds anything (P5), by its statistics and by an inspection of
-// its parts. A sweep may be on the wheel.
-func empty[K comparable](t testing.TB, p *Purgatory[K]) {
+// requireEmpty fails if the purgatory holds anything (P5), by its statistics and by an
+// inspection of its parts. A sweep may be on the wheel.
+func requireEmpty[K comparable](t testing.TB, p *Purgatory[K]) {
 	t.Helper()
 	st := p.Stats()
 	if p.Watched() != 0 || p.Len() != 0 || p.KeyCount() != 0 || timers(&p.core) != 0 ||
 		st.Watched != 0 || st.Pending != 0 || st.Keys != 0 || p.held.Load() != 0 {
-		t.Fatalf("P5: left behind: watched %d, delayed %d, keys %d, timers %d, held %d; %+v",
+		t.Fatalf("P5: left behind: watched %d, pending %d, keys %d, timers %d, held %d; %+v",
 			p.Watched(), p.Len(), p.KeyCount(), timers(&p.core), p.held.Load(), st)
 	}
 	verify(t, p)
@@ -178,31 +178,31 @@ func verify[K comparable](t testing.TB, p *Purgatory[K]) {
 			met[w]++
 			found := false
 			for key, h := range w.keyHashes() {
-				var at place
-				if x := w.aside.Load(); x != nil {
-					at = x.places[key]
+				var at position
+				if x := w.extra.Load(); x != nil {
+					at = x.positions[key]
 				}
 				found = found || h == uint32(e.hash) && at.chunk == c && (c == nil || int(at.slot) == slot)
 			}
 			check(found, "%v: an operation knows nothing of slot %d", e.key, slot)
 		}
-		n := int(l.near)
-		check(n <= maxNear && (l.longer || n <= inPlace), "%v: %d side by side", e.key, n)
-		check(l.longer == (l.rest != nil), "%v: longer %v, rest %p", e.key, l.longer, l.rest)
-		near := l.inPlace[:]
-		if l.longer {
-			near = append(slices.Clone(near), l.rest.near[:]...)
+		n := int(l.contiguous)
+		check(n <= maxContiguous && (l.hasRest || n <= maxInline), "%v: %d side by side", e.key, n)
+		check(l.hasRest == (l.rest != nil), "%v: longer %v, rest %p", e.key, l.hasRest, l.rest)
+		near := l.inline[:]
+		if l.hasRest {
+			near = append(slices.Clone(near), l.rest.contiguous[:]...)
 		}
 		for i, w := range near {
-			check((w != nil) == (i < n), "%v: %p in place %d of %d", e.key, w, i, n)
+			check((w != nil) == (i < n), "%v: %p at position %d of %d", e.key, w, i, n)
 			if w != nil {
 				enter(w, nil, i)
 			}
 		}
-		if l.longer {
+		if l.hasRest {
 			check(l.rest.walks == 0, "%v: a walk is left", e.key)
-			check(l.n > inPlace/2, "%v: a rest of nothing", e.key)
-			check(l.rest.head == nil || l.n > maxNear/2, "%v: chunks for %d", e.key, l.n)
+			check(l.n > maxInline/2, "%v: a rest of nothing", e.key)
+			check(l.rest.head == nil || l.n > maxContiguous/2, "%v: chunks for %d", e.key, l.n)
 			var prev *chunk
 			for c := l.rest.head; c != nil; prev, c = c, c.next {
 				check(c.prev == prev, "%v: prev and next do not agree at %d", e.key, n)
@@ -241,7 +241,7 @@ func verifyTable[K comparable, V any](t testing.TB, table *table[K, V], f func(*
 	table.visit(func(b *bucket[K, V]) bool {
 		require.Zero(t, b.number&^b.mask.Load(), "the number of a bucket is beyond its mask")
 		b.each(func(e *entry[K, V]) {
-			require.Same(t, b, table.at(uint32(e.hash)), "%v is not where it is looked for", e.key)
+			require.Same(t, b, table.at(uint32(e.hash)), "%v is not in its bucket", e.key)
 			require.Same(t, e, b.find(e.key, e.hash), "%v is there twice", e.key)
 			f(e)
 		})
@@ -269,7 +269,7 @@ func verifyTallies(t testing.TB, c *core, operations, watched, keys int) {
 		require.Zero(t, working, "workers are busy")
 	default: // an operation may just be returning from its Complete
 	}
-	require.Equal(t, operations, c.delayed(), "operations")
+	require.Equal(t, operations, c.pending(), "operations")
 	require.Equal(t, watched, c.watched(), "watches")
 	require.Equal(t, keys, c.keyCount(), "keys")
 	if c.options.MaxPending > 0 {
@@ -281,7 +281,7 @@ func verifyDeferred[K comparable](t testing.TB, d *deferred[K]) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	require.Empty(t, d.turns, "a deferred key waits, and no worker is busy")
+	require.Empty(t, d.states, "a deferred key waits, and no worker is busy")
 	require.Zero(t, len(d.order)-d.head)
 	var none K
 	for _, k := range d.order[:cap(d.order)] {
@@ -294,20 +294,20 @@ func onWorker() bool {
 	return strings.Contains(string(debug.Stack()), "timingwheel.(*workers")
 }
 
-// journal records values in order.
-type journal[T comparable] struct {
+// recorder records values in order.
+type recorder[T comparable] struct {
 	mu   sync.Mutex
 	seen []T
 }
 
-func (j *journal[T]) note(x T) {
+func (j *recorder[T]) record(x T) {
 	j.mu.Lock()
 	j.seen = append(j.seen, x)
 	j.mu.Unlock()
 }
 
 // take returns the values recorded since its last call.
-func (j *journal[T]) take() []T {
+func (j *recorder[T]) take() []T {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	seen := append([]T{}, j.seen...)

@@ -43,7 +43,7 @@ func TestP16All(t *testing.T) {
 				timeout = time.Duration(1+i) * time.Minute
 				w.deadline = time.Now().Add(timeout)
 			}
-			h := park(t, p, newOp(t), timeout, keys...)
+			h := mustWatch(t, p, newOp(t), timeout, keys...)
 			if i%10 == 0 {
 				w.keys = keys[:len(keys)-1]
 			}
@@ -83,7 +83,7 @@ func TestP16All(t *testing.T) {
 			}
 			delete(wants, h)
 		}
-		time.Sleep(lazyFrom)
+		time.Sleep(minPostponed)
 		check()
 
 		// The body may use the purgatory, and leave the loop early, in any way.
@@ -93,7 +93,7 @@ func TestP16All(t *testing.T) {
 			require.True(t, x.Pending.Cancel(nil))
 			require.Empty(t, x.Keys(), "it has ended")
 			require.NotEmpty(t, keys)
-			park(t, p, newOp(t), NoTimeout, 1000+n).ForceComplete()
+			mustWatch(t, p, newOp(t), NoTimeout, 1000+n).ForceComplete()
 			if n++; n == 50 {
 				break
 			}
@@ -105,7 +105,7 @@ func TestP16All(t *testing.T) {
 			}
 		})
 		verify(t, p)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -120,7 +120,7 @@ func TestP16Oldest(t *testing.T) {
 			if round >= 450 {
 				keys = []int{rng.IntN(4)} // so that some lists grow beyond a batch
 			}
-			park(t, p, newOp(t), NoTimeout, keys...)
+			mustWatch(t, p, newOp(t), NoTimeout, keys...)
 			if round < 450 && round%3 == 0 {
 				p.CancelForKey(rng.IntN(40), nil)
 			}
@@ -138,7 +138,7 @@ func TestP16Oldest(t *testing.T) {
 				}
 			}
 		}
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
@@ -146,11 +146,11 @@ func TestP16Oldest(t *testing.T) {
 func TestP16OldestGoals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 0))
-		r := openThreshold(t, Options{})
+		r := newThresholdFixture(t, Options{})
 		for round := range 400 {
 			time.Sleep(time.Millisecond)
 			goals := []Goal[int, int]{{rng.IntN(3), 1 + rng.IntN(9)}, {3 + rng.IntN(400), 1 + rng.IntN(9)}}
-			r.park(newOp(t), time.Hour, All, goals[:1+rng.IntN(2)]...)
+			r.mustWatch(newOp(t), time.Hour, All, goals[:1+rng.IntN(2)]...)
 			if round%30 != 0 {
 				continue
 			}
@@ -184,10 +184,10 @@ func TestP16EndedIsNotShown(t *testing.T) {
 			t.Error("it has ended")
 		}
 	})
-	h = park(t, p, op, NoTimeout, 1)
+	h = mustWatch(t, p, op, NoTimeout, 1)
 	require.Zero(t, p.CheckAndComplete(1))
 	require.EqualValues(t, 3, op.checks.Load())
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 // P16: a key with a thousand watchers is not locked during a whole listing: operations that end
@@ -195,11 +195,11 @@ func TestP16EndedIsNotShown(t *testing.T) {
 func TestP16AllIsInBatches(t *testing.T) {
 	const n = 1000
 	p := open[int](t, Options{})
-	r := openThreshold(t, Options{})
+	r := newThresholdFixture(t, Options{})
 	watches, goals := make([]Pending, n), make([]Pending, n)
 	for i := range n {
-		watches[i] = park(t, p, newOp(t), NoTimeout, 1)
-		goals[i] = r.park(newOp(t), NoTimeout, All, Goal[int, int]{1, 1 + i/3}) // some are equal
+		watches[i] = mustWatch(t, p, newOp(t), NoTimeout, 1)
+		goals[i] = r.mustWatch(newOp(t), NoTimeout, All, Goal[int, int]{1, 1 + i/3}) // some are equal
 	}
 	// met returns which operations are listed, at most the first so many, by their numbers.
 	met := func(all iter.Seq[Pending], parks []Pending, most int) (met []int) {
@@ -248,34 +248,34 @@ func TestP16AllIsInBatches(t *testing.T) {
 		}
 		require.Empty(t, met(c.all, c.parks, n))
 	}
-	empty(t, p)
-	shut(t, p)
+	requireEmpty(t, p)
+	mustShutdown(t, p)
 	require.Zero(t, r.KeyCount())
 	require.NoError(t, r.Shutdown(t.Context()))
 }
 
 // P16: a listing ends even if the listed operations wait again behind it.
 func TestP16AllEnds(t *testing.T) {
-	r := openThreshold(t, Options{})
+	r := newThresholdFixture(t, Options{})
 	p := open[int](t, Options{})
 	for i := range 200 {
-		r.park(newOp(t), NoTimeout, All, Goal[int, int]{1, 1 + i})
-		park(t, p, newOp(t), NoTimeout, 1)
+		r.mustWatch(newOp(t), NoTimeout, All, Goal[int, int]{1, 1 + i})
+		mustWatch(t, p, newOp(t), NoTimeout, 1)
 	}
 	met := 0
 	for x := range r.All() {
 		require.True(t, x.Pending.Cancel(nil))
-		r.park(newOp(t), NoTimeout, All, Goal[int, int]{1, 1000 + met})
+		r.mustWatch(newOp(t), NoTimeout, All, Goal[int, int]{1, 1000 + met})
 		met++
 	}
 	require.Equal(t, 200, met)
 	for x := range p.All() {
 		require.True(t, x.Pending.Cancel(nil))
-		park(t, p, newOp(t), NoTimeout, 1)
+		mustWatch(t, p, newOp(t), NoTimeout, 1)
 		met++
 	}
 	require.Equal(t, 400, met)
-	shut(t, p)
+	mustShutdown(t, p)
 	require.NoError(t, r.Shutdown(t.Context()))
 }
 
@@ -285,22 +285,22 @@ func TestP16OldestOfManyKeys(t *testing.T) {
 	const n = 20_000
 	came := make([]time.Duration, n)
 	for i := range n {
-		came[i] = park(t, p, newOp(t), NoTimeout, i).w.since
+		came[i] = mustWatch(t, p, newOp(t), NoTimeout, i).w.since
 	}
 	slices.Sort(came)
 	for i, x := range p.Oldest(20) {
 		require.Equal(t, came[i], x.Pending.w.since)
 	}
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 // P16: a Threshold lists its goals.
 func TestP16ThresholdAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := openThreshold(t, Options{})
-		h := r.park(newOp(t), time.Minute, All, Goal[int, int]{1, 5}, Goal[int, int]{2, 7})
+		r := newThresholdFixture(t, Options{})
+		h := r.mustWatch(newOp(t), time.Minute, All, Goal[int, int]{1, 5}, Goal[int, int]{2, 7})
 		time.Sleep(time.Second)
-		other := r.park(newOp(t), NoTimeout, Any, Goal[int, int]{1, 5})
+		other := r.mustWatch(newOp(t), NoTimeout, Any, Goal[int, int]{1, 5})
 		got := slices.SortedFunc(r.All(), func(a, b WaitingGoal[int, int]) int { return a.Key*2 - b.Key*2 + int(b.Age-a.Age)/int(time.Second) })
 		deadline, ok := h.Deadline()
 		require.True(t, ok)
@@ -354,13 +354,13 @@ func TestP16Label(t *testing.T) {
 	op := newOp(t)
 	ended := make(chan bool)
 	op.end = func(Outcome) { close(ended); <-ended }
-	pprof.Do(context.Background(), pprof.Labels("limbo", "caller"), func(context.Context) { park(t, p, op, 0, 1) })
+	pprof.Do(context.Background(), pprof.Labels("limbo", "caller"), func(context.Context) { mustWatch(t, p, op, 0, 1) })
 	<-ended
 	var profile bytes.Buffer
 	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&profile, 1))
 	require.Contains(t, profile.String(), `"limbo":"labelled-one"`)
 	require.NotContains(t, profile.String(), `"limbo":"caller"`)
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 // P16: waiting times by outcome, only of operations that waited at all.
@@ -373,7 +373,7 @@ func TestP16Waited(t *testing.T) {
 		require.NoError(t, err)
 		for i := range 10 {
 			op := newOp(t)
-			park(t, p, op, time.Second, 1)
+			mustWatch(t, p, op, time.Second, 1)
 			if i < 4 {
 				time.Sleep(100 * time.Millisecond)
 				op.ready.Store(true)
@@ -390,17 +390,17 @@ func TestP16Waited(t *testing.T) {
 		require.Equal(t, histogram.Durations{}, st.Waited[0])
 		require.EqualValues(t, 6, st.Late.Count)
 		require.Zero(t, st.Late.Sum)
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
 // P16: an operation's keys can be read while it is about to enter a long list: the race
-// detector checks the places in its record.
+// detector checks the positions in its record.
 func TestP16KeysWhileEntering(t *testing.T) {
 	p := open[int](t, Options{})
 	const long = 0
-	for range maxNear {
-		park(t, p, newOp(t), NoTimeout, long)
+	for range maxContiguous {
+		mustWatch(t, p, newOp(t), NoTimeout, long)
 	}
 	other := 1
 	for bucketOf(p, other) == bucketOf(p, long) {
@@ -409,7 +409,7 @@ func TestP16KeysWhileEntering(t *testing.T) {
 	gate := bucketOf(p, long)
 	gate.mu.Lock()
 	entered, listed := make(chan Pending), make(chan []int)
-	go func() { entered <- park(t, p, newOp(t), NoTimeout, other, long) }()
+	go func() { entered <- mustWatch(t, p, newOp(t), NoTimeout, other, long) }()
 	blockedOnMutex(t, "enter")
 	go func() {
 		b := bucketOf(p, other)
@@ -423,15 +423,15 @@ func TestP16KeysWhileEntering(t *testing.T) {
 	require.Contains(t, [][]int{{other, long}, {other}}, <-listed)
 	require.True(t, (<-entered).Waiting())
 	verify(t, p)
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 // A key whose operations end while All reads them is removed when All has passed it.
 func TestAllLeavesNoKey(t *testing.T) {
 	p := open[int](t, Options{})
 	var handles []Pending
-	for range maxNear + 5*perChunk {
-		handles = append(handles, park(t, p, newOp(t), NoTimeout, 1))
+	for range maxContiguous + 5*perChunk {
+		handles = append(handles, mustWatch(t, p, newOp(t), NoTimeout, 1))
 	}
 	met := 0
 	for range p.All() {
@@ -443,5 +443,5 @@ func TestAllLeavesNoKey(t *testing.T) {
 	require.Less(t, met, len(handles), "the walk was over before it paused")
 	require.Zero(t, p.KeyCount())
 	verify(t, p)
-	shut(t, p)
+	mustShutdown(t, p)
 }

@@ -30,10 +30,10 @@ type waiter struct {
 	// at any time.
 	deadline atomic.Int64
 
-	checks uint32                // calls of TryComplete
-	looks  uint16                // requested checks in a row, when they are passed to a worker
-	n      uint16                // number of keys; set before other goroutines can see it
-	aside  atomic.Pointer[aside] // nil: not yet needed; see watchlist
+	checks   uint32                // calls of TryComplete
+	rechecks uint16                // requested checks in a row, when they are passed to a worker
+	n        uint16                // number of keys; set before other goroutines can see it
+	extra    atomic.Pointer[extra] // nil: not yet needed; see watchlist
 
 	timer  timingwheel.Timer // zero: none
 	hashes [inRecord]uint32  // of its keys; see keyHashes
@@ -46,14 +46,14 @@ type waiter struct {
 // inRecord is the number of keys that fit into the record itself.
 const inRecord = 3
 
-// aside holds what most records do not need. It stays with its record.
-type aside struct {
-	hashes []uint32 // of all keys, if there are more than inRecord
-	places []place  // of each key; guarded by the lock of its bucket
+// extra holds fields that most records do not need. It stays with its record.
+type extra struct {
+	hashes    []uint32   // of all keys, if there are more than inRecord
+	positions []position // of each key; guarded by the lock of its bucket
 }
 
-// maxAside is the maximum number of keys for which a free record keeps memory.
-const maxAside = 64
+// maxExtra is the maximum number of keys for which a free record keeps memory.
+const maxExtra = 64
 
 var waiters = sync.Pool{New: func() any { return new(waiter) }}
 
@@ -105,14 +105,14 @@ func (w *waiter) fail(v any) {
 }
 
 const (
-	// maxChecksHere is the number of requested checks in a row that the owner runs before it leaves
-	// the rest to a worker (P15).
+	// maxChecksHere is the number of requested checks in a row that the owner runs before it
+	// leaves the rest to a worker (P15).
 	maxChecksHere = 64
-	// After suspect checks in a row the operation may be requesting them itself, and after
-	// guilty that is certain; see resume.
+	// After spinSuspect checks in a row the operation may be requesting them itself, and after
+	// spinLimit that is certain; see resume.
 	spinSuspect = 10_000
 	spinLimit   = spinSuspect + 12
-	leastPause  = time.Millisecond
+	minPause    = time.Millisecond
 )
 
 // yield gives up the ownership after a check, or ends the operation if its outcome is decided.
@@ -121,7 +121,7 @@ const (
 func (w *waiter) yield(yes bool) (completed, ended bool) { return w.checkLoop(yes, 0, 0) }
 
 // checkLoop is yield after a number of checks in a row, the last of which lasted took.
-func (w *waiter) checkLoop(yes bool, looks int, took time.Duration) (completed, ended bool) {
+func (w *waiter) checkLoop(yes bool, rechecks int, took time.Duration) (completed, ended bool) {
 	for here := 1; ; here++ {
 		o, again := w.state.tryYield()
 		switch {
@@ -131,8 +131,8 @@ func (w *waiter) checkLoop(yes bool, looks int, took time.Duration) (completed, 
 		case !again:
 			return false, false
 		}
-		if looks++; here == maxChecksHere || looks > spinSuspect {
-			w.leaveToWorker(looks, took)
+		if rechecks++; here == maxChecksHere || rechecks > spinSuspect {
+			w.leaveToWorker(rechecks, took)
 			return false, false
 		}
 		if yes, ended = w.check(); ended {
@@ -142,11 +142,11 @@ func (w *waiter) checkLoop(yes bool, looks int, took time.Duration) (completed, 
 }
 
 // leaveToWorker transfers the ownership to a worker, with a requested check.
-func (w *waiter) leaveToWorker(looks int, took time.Duration) {
-	w.looks = uint16(looks)
+func (w *waiter) leaveToWorker(rechecks int, took time.Duration) {
+	w.rechecks = uint16(rechecks)
 	pause := time.Duration(0)
-	if looks > spinSuspect {
-		pause = max(leastPause, took)
+	if rechecks > spinSuspect {
+		pause = max(minPause, took)
 	}
 	w.core.clock.schedule(event{w, resumed}, pause)
 }
@@ -170,19 +170,19 @@ func (w *waiter) resume() {
 		w.yield(false)
 		return
 	}
-	looks := int(w.looks)
-	switch asked := w.state.takeRecheck(); {
-	case looks <= spinSuspect:
-	case asked:
-		looks = 0
-	case looks >= spinLimit:
+	rechecks := int(w.rechecks)
+	switch requested := w.state.takeRecheck(); {
+	case rechecks <= spinSuspect:
+	case requested:
+		rechecks = 0
+	case rechecks >= spinLimit:
 		w.fail(errSpinning)
 		return
 	}
 	start := now()
 	completed, ended := w.check()
 	if !ended {
-		w.checkLoop(completed, looks, now()-start)
+		w.checkLoop(completed, rechecks, now()-start)
 	}
 }
 
@@ -195,7 +195,7 @@ func (w *waiter) due(arg uint64) {
 		w.resume()
 		return
 	}
-	if _, mine := w.state.decide(arg, Expired); mine {
+	if _, owns := w.state.decide(arg, Expired); owns {
 		c := w.core
 		c.startWork()
 		defer c.stopWork()
@@ -204,12 +204,12 @@ func (w *waiter) due(arg uint64) {
 }
 
 // decide decides for Cancelled or Failed, with the cause; see state.decide.
-func (w *waiter) decide(gen uint64, o Outcome, cause error) (won, mine bool) {
+func (w *waiter) decide(gen uint64, o Outcome, cause error) (won, owns bool) {
 	w.causes.Lock()
 	defer w.causes.Unlock()
 	// The goroutine that finishes the operation reads the cause without the lock: by
 	// then another call has either returned or will find the operation decided.
-	if !w.state.waits(gen) {
+	if !w.state.waiting(gen) {
 		return false, false
 	}
 	w.cause = cause
@@ -344,16 +344,16 @@ func (w *waiter) setHashes(all []uint64) {
 		}
 	}
 	w.n = uint16(n)
-	x := w.aside.Load()
+	x := w.extra.Load()
 	if x == nil && n > inRecord {
-		x = new(aside)
-		w.aside.Store(x)
+		x = new(extra)
+		w.extra.Store(x)
 	}
 	if n > inRecord {
 		x.hashes = slices.Grow(x.hashes[:0], n)[:n]
 	}
 	if x != nil {
-		x.places = slices.Grow(x.places[:0], n)[:n]
+		x.positions = slices.Grow(x.positions[:0], n)[:n]
 	}
 	to := w.keyHashes()
 	n = 0
@@ -369,5 +369,5 @@ func (w *waiter) keyHashes() []uint32 {
 	if w.n <= inRecord {
 		return w.hashes[:w.n]
 	}
-	return w.aside.Load().hashes
+	return w.extra.Load().hashes
 }

@@ -41,11 +41,11 @@ func (p *Purgatory[K]) All() iter.Seq[Waiting[K]] {
 // once for each batch.
 func (p *Purgatory[K]) allOf(key K, hash uint64, clock time.Time, twice map[Pending]bool, yield func(Waiting[K]) bool) bool {
 	w := walk[K]{table: &p.table, key: key, hash: hash}
-	defer w.abandon() // the loop may break
+	defer w.stop() // the loop may break
 	var some []Waiting[K]
 	for more := true; more; {
 		some = some[:0]
-		more = w.look(func(found []Pending) {
+		more = w.readBatch(func(found []Pending) {
 			for _, h := range found {
 				if isFirst(h, hash, twice) {
 					some = append(some, p.waiting(h, clock))
@@ -102,8 +102,8 @@ func (p *Purgatory[K]) Oldest(n int) []Waiting[K] {
 	}
 	clock, top, twice := time.Now(), best.New[Waiting[K]](n, p.Len()), map[Pending]bool{}
 	now := clock.Sub(base)
-	// see reports whether the operations behind h in its list need to be read.
-	see := func(h Pending, hash uint64) bool {
+	// visit reports whether the operations behind h in its list need to be read.
+	visit := func(h Pending, hash uint64) bool {
 		age := now - h.w.since
 		if !top.Accepts(int64(age)) {
 			return false
@@ -118,18 +118,18 @@ func (p *Purgatory[K]) Oldest(n int) []Waiting[K] {
 			return false
 		}
 		for w := range e.value.all {
-			if !see(w.handle(), e.hash) {
+			if !visit(w.handle(), e.hash) {
 				break
 			}
 		}
 		return true
 	}, func(key K, hash uint64) bool {
 		w := walk[K]{table: &p.table, key: key, hash: hash}
-		defer w.abandon()
+		defer w.stop()
 		for more := true; more; {
-			more = w.look(func(found []Pending) {
+			more = w.readBatch(func(found []Pending) {
 				for _, h := range found {
-					if more = see(h, hash); !more {
+					if more = visit(h, hash); !more {
 						return
 					}
 				}
@@ -156,7 +156,7 @@ func (x Waiting[K]) Keys() []K {
 		if x.Pending.Waiting() { // otherwise the record may serve another operation
 			b.each(func(e *entry[K, watchlist]) {
 				for key, other := range hashes {
-					if other == h && uint32(e.hash) == h && e.value.holds(w, key) {
+					if other == h && uint32(e.hash) == h && e.value.contains(w, key) {
 						keys = append(keys, e.key)
 						return
 					}

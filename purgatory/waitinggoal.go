@@ -44,23 +44,23 @@ func (t *Threshold[K, N]) allOf(key K, hash uint64, clock time.Time, yield func(
 
 // eachOf calls see with each goal of a key, under the key's lock. It calls then after each
 // batch, without the lock, and stops when then returns false.
-func (t *Threshold[K, N]) eachOf(key K, hash uint64, see func(*goal[K, N]), then func() bool) bool {
+func (t *Threshold[K, N]) eachOf(key K, hash uint64, visit func(*goal[K, N]), afterBatch func() bool) bool {
 	var last N
 	var seq uint64 // of the goal that was read last; 0: none
-	for left := -1; left != 0; {
+	for remaining := -1; remaining != 0; {
 		n := 0
 		b := t.table.lock(uint32(hash))
 		if e := b.find(key, hash); e != nil {
 			g := e.value.first
-			if left < 0 {
-				left = e.value.n // without a limit, new goals could prolong the loop for ever
+			if remaining < 0 {
+				remaining = e.value.n // without a limit, new goals could prolong the loop for ever
 			} else {
 				g = e.value.after(last, seq)
 			}
-			for ; g != nil && left > 0 && n < batch; g = g.next() {
-				see(g)
+			for ; g != nil && remaining > 0 && n < batch; g = g.next() {
+				visit(g)
 				last, seq = g.number, g.seq
-				left--
+				remaining--
 				n++
 			}
 		}
@@ -68,7 +68,7 @@ func (t *Threshold[K, N]) eachOf(key K, hash uint64, see func(*goal[K, N]), then
 		if n == 0 {
 			break
 		}
-		if !then() {
+		if !afterBatch() {
 			return false
 		}
 	}
@@ -85,7 +85,7 @@ func (t *Threshold[K, N]) Oldest(n int) []WaitingGoal[K, N] {
 	}
 	clock, top := time.Now(), best.New[WaitingGoal[K, N]](n, t.Watched())
 	now := clock.Sub(base)
-	see := func(g *goal[K, N]) {
+	visit := func(g *goal[K, N]) {
 		if age := int64(now - g.waiter.since); top.Accepts(age) {
 			top.Add(age, g.waiting(clock))
 		}
@@ -95,11 +95,11 @@ func (t *Threshold[K, N]) Oldest(n int) []WaitingGoal[K, N] {
 			return false
 		}
 		for g := e.value.first; g != nil; g = g.next() {
-			see(g)
+			visit(g)
 		}
 		return true
 	}, func(key K, hash uint64) bool {
-		return t.eachOf(key, hash, see, func() bool { return true })
+		return t.eachOf(key, hash, visit, func() bool { return true })
 	})
 	return top.Sorted()
 }

@@ -17,17 +17,17 @@ func TestP2NoLostWakeUp(t *testing.T) {
 	for _, asks := range []int{1, 2, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			p := open[string](t, Options{})
-			sawNo, goOn := make(chan bool), make(chan bool)
+			sawNo, resume := make(chan bool), make(chan bool)
 			op := newOp(t)
 			op.try = func(n int) bool {
 				saw := op.ready.Load()
 				if n == 3 {
 					close(sawNo)
-					<-goOn
+					<-resume
 				}
 				return saw
 			}
-			park(t, p, op, NoTimeout, "a", "b")
+			mustWatch(t, p, op, NoTimeout, "a", "b")
 
 			t1 := make(chan int)
 			go func() { t1 <- p.CheckAndComplete("a") }()
@@ -38,34 +38,34 @@ func TestP2NoLostWakeUp(t *testing.T) {
 				require.Zero(t, p.CheckAndComplete([]string{"a", "b"}[i%2]))
 			}
 			require.EqualValues(t, 3, op.checks.Load())
-			close(goOn)
+			close(resume)
 			require.Equal(t, 1, <-t1, "T1 completed it")
-			require.EqualValues(t, 4, op.checks.Load(), "all that asked during one check get one more")
+			require.EqualValues(t, 4, op.checks.Load(), "all requests during one check get one more")
 			require.Equal(t, Completed, op.Outcome())
-			shut(t, p)
+			mustShutdown(t, p)
 		})
 	}
 }
 
 // P2, P15: each check that is requested during a check runs, however long that goes on; after
 // some a worker takes over from the caller.
-func TestP2AskedAgainAndAgain(t *testing.T) {
+func TestP2RepeatedRequests(t *testing.T) {
 	for times, want := range map[int]int{1: 1, maxChecksHere - 3: 1, maxChecksHere - 1: 0, 3 * maxChecksHere: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			p := open[int](t, Options{})
-			checking, goOn := make(chan bool), make(chan bool)
+			checking, resume := make(chan bool), make(chan bool)
 			op := newOp(t)
 			op.try = func(n int) bool {
 				saw := op.ready.Load()
 				if n > 2 {
 					checking <- true
-					<-goOn
+					<-resume
 				}
 				return saw
 			}
 			worker := false
 			op.end = func(Outcome) { worker = onWorker() }
-			park(t, p, op, NoTimeout, 1)
+			mustWatch(t, p, op, NoTimeout, 1)
 			t1 := make(chan int)
 			go func() { t1 <- p.CheckAndComplete(1) }()
 			for i := range times {
@@ -75,19 +75,19 @@ func TestP2AskedAgainAndAgain(t *testing.T) {
 					close(t1)
 				}
 				require.Zero(t, p.CheckAndComplete(1))
-				goOn <- true
+				resume <- true
 			}
 			<-checking
 			op.ready.Store(true)
 			require.Zero(t, p.CheckAndComplete(1))
-			goOn <- true
+			resume <- true
 			<-checking
-			goOn <- true
+			resume <- true
 			require.Equal(t, want, <-t1)
 			synctest.Wait()
 			require.Equal(t, Completed, op.Outcome())
 			require.Equal(t, want == 0, worker)
-			shut(t, p)
+			mustShutdown(t, p)
 		})
 	}
 }
@@ -114,7 +114,7 @@ func TestP2ChangeDuringRegistration(t *testing.T) {
 			require.Zero(t, h, "it completed within the call")
 			require.Equal(t, Completed, op.Outcome())
 			require.Equal(t, checks, op.checks.Load())
-			shut(t, p)
+			mustShutdown(t, p)
 		})
 	}
 }
@@ -136,17 +136,17 @@ func TestP4AtMostTwoChecks(t *testing.T) {
 				require.Equal(t, want, op.checks.Load())
 				require.Equal(t, yesAt == 0, !h.IsZero())
 				require.Equal(t, yesAt == 0, h.Cancel(nil))
-				empty(t, p)
+				requireEmpty(t, p)
 			}
 		}
-		shut(t, p)
+		mustShutdown(t, p)
 	})
 }
 
 // P4: a CheckAndComplete that finds the operation between its entry into a list and its second
 // check is served by that second check. The lock of a later key's bucket delays the
 // registration in between.
-func TestP4AskedBeforeTheSecondCheck(t *testing.T) {
+func TestP4RequestedBeforeTheSecondCheck(t *testing.T) {
 	p := open[int](t, Options{})
 	first, last := 0, 1
 	for bucketOf(p, last) == bucketOf(p, first) {
@@ -170,7 +170,7 @@ func TestP4AskedBeforeTheSecondCheck(t *testing.T) {
 	gate.mu.Unlock()
 	require.True(t, (<-registered).Cancel(nil))
 	require.EqualValues(t, 2, op.checks.Load())
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 // P2: a change before the call is ordered before the check that the call requests, by Go's
@@ -182,12 +182,12 @@ func TestP2ChangeIsOrderedBeforeTheCheck(t *testing.T) {
 	op := newOp(t)
 	op.try = func(n int) bool {
 		if n == 3 {
-			asked := make(chan bool)
+			requested := make(chan bool)
 			go func() {
 				p.CheckAndComplete(1)
-				close(asked)
+				close(requested)
 			}()
-			<-asked
+			<-requested
 			go func() {
 				change = 1
 				p.CheckAndComplete(1)
@@ -201,7 +201,7 @@ func TestP2ChangeIsOrderedBeforeTheCheck(t *testing.T) {
 		}
 		return n > 3 && change == 1
 	}
-	park(t, p, op, NoTimeout, 1)
+	mustWatch(t, p, op, NoTimeout, 1)
 	require.Equal(t, 1, p.CheckAndComplete(1))
-	shut(t, p)
+	mustShutdown(t, p)
 }

@@ -9,11 +9,11 @@ import (
 // covers the contiguous ones, so that a walk never pauses among them. Up to fewFound operations
 // are stored in the walk itself.
 const (
-	batch    = maxNear
+	batch    = maxContiguous
 	fewFound = 8
 )
 
-var founds = sync.Pool{New: func() any { return new([batch]Pending) }}
+var batches = sync.Pool{New: func() any { return new([batch]Pending) }}
 
 // walk is one pass over the operations that watch a key, in order of arrival. It holds no lock
 // while it visits one.
@@ -25,9 +25,10 @@ type walk[K comparable] struct {
 	table *table[K, watchlist]
 	key   K
 	hash  uint64
-	// left is the maximum number of operations still to be read. Operations leave from anywhere
-	// in the list and arrive at its end, so the ones present at the beginning come first.
-	left int
+	// remaining is the maximum number of operations still to be read. Operations leave from
+	// anywhere in the list and arrive at its end, so the ones present at the beginning come
+	// first.
+	remaining int
 	// chunk and from are the position from which the walk continues after this batch; nil:
 	// none.
 	chunk *chunk
@@ -54,7 +55,7 @@ const (
 func (w *walk[K]) begin() {
 	b := w.table.lock(uint32(w.hash))
 	if e := b.find(w.key, w.hash); e != nil {
-		w.left = int(e.value.n)
+		w.remaining = int(e.value.n)
 		w.fillLocked(&e.value)
 	}
 	b.mu.Unlock()
@@ -65,15 +66,15 @@ func (w *walk[K]) proceed() {
 	b := w.table.lock(uint32(w.hash))
 	e := b.find(w.key, w.hash) // the entry exists: a walk is paused in it
 	w.fillLocked(&e.value)
-	if e.value.shorten(uint32(w.hash)); e.value.empty() {
+	if e.value.compact(uint32(w.hash)); e.value.empty() {
 		w.table.removeLocked(b, e)
 	}
 	b.mu.Unlock()
 }
 
-// look reads the first or the next batch, and calls f with it under the key's lock, for a
-// caller that only reads. It reports whether there are more. abandon ends the walk.
-func (w *walk[K]) look(f func(found []Pending)) (more bool) {
+// readBatch reads the first or the next batch, and calls f with it under the key's lock, for a
+// caller that only reads. It reports whether there are more. stop ends the walk.
+func (w *walk[K]) readBatch(f func(found []Pending)) (more bool) {
 	b := w.table.lock(uint32(w.hash))
 	defer b.mu.Unlock()
 	e := b.find(w.key, w.hash)
@@ -82,24 +83,24 @@ func (w *walk[K]) look(f func(found []Pending)) (more bool) {
 	}
 	first := w.chunk == nil
 	if first {
-		w.left = int(e.value.n)
+		w.remaining = int(e.value.n)
 	}
 	w.fillLocked(&e.value)
 	f(w.found()[:w.n])
-	if e.value.shorten(uint32(w.hash)); !first && e.value.empty() {
+	if e.value.compact(uint32(w.hash)); !first && e.value.empty() {
 		w.table.removeLocked(b, e)
 	}
 	return w.chunk != nil
 }
 
-// abandon ends a walk that uses look, at any position.
-func (w *walk[K]) abandon() {
+// stop ends a walk that uses readBatch, at any position.
+func (w *walk[K]) stop() {
 	if w.chunk != nil {
-		w.left = 0
+		w.remaining = 0
 		w.proceed()
 	}
 	if w.many != nil {
-		founds.Put(w.many)
+		batches.Put(w.many)
 	}
 }
 
@@ -110,25 +111,25 @@ func (w *walk[K]) fillLocked(l *watchlist) {
 	w.chunk, w.at, w.n = nil, 0, 0
 	if paused == nil {
 		if l.n > fewFound {
-			w.many = founds.Get().(*[batch]Pending)
+			w.many = batches.Get().(*[batch]Pending)
 		}
 		found := w.found()
-		for _, x := range l.inPlace[:min(l.near, inPlace)] {
+		for _, x := range l.inline[:min(l.contiguous, maxInline)] {
 			found[w.n].w = x
 			w.n++
 		}
-		if l.longer {
-			for _, x := range l.rest.near[:max(l.near-inPlace, 0)] {
+		if l.hasRest {
+			for _, x := range l.rest.contiguous[:max(l.contiguous-maxInline, 0)] {
 				found[w.n].w = x
 				w.n++
 			}
 			c = l.rest.head
 		}
-		w.left -= w.n
+		w.remaining -= w.n
 	}
 	found := w.found()
-	for ; c != nil && w.left > 0 && w.chunk == nil; c, from = c.next, 0 {
-		for used := c.used &^ (1<<from - 1); used != 0 && w.left > 0; used &= used - 1 {
+	for ; c != nil && w.remaining > 0 && w.chunk == nil; c, from = c.next, 0 {
+		for used := c.used &^ (1<<from - 1); used != 0 && w.remaining > 0; used &= used - 1 {
 			slot := bits.TrailingZeros32(used)
 			if w.n == len(found) {
 				w.chunk, w.from = c, slot
@@ -138,7 +139,7 @@ func (w *walk[K]) fillLocked(l *watchlist) {
 			}
 			found[w.n].w = c.slots[slot]
 			w.n++
-			w.left--
+			w.remaining--
 		}
 	}
 	if paused != nil {
@@ -165,9 +166,9 @@ func (w *walk[K]) found() []Pending {
 // the deferred call visits the rest while the goroutine ends, so that no operation misses its
 // visit because of another one (P7).
 func (w *walk[K]) run() {
-	whole := false
+	returned := false
 	defer func() {
-		if !whole {
+		if !returned {
 			w.run()
 		}
 	}()
@@ -184,9 +185,9 @@ func (w *walk[K]) run() {
 		}
 		w.proceed()
 	}
-	whole = true
+	returned = true
 	if w.many != nil {
-		founds.Put(w.many)
+		batches.Put(w.many)
 	}
 }
 
@@ -196,10 +197,10 @@ func (w *walk[K]) run() {
 // One deferred function serves all operations. An operation whose check returns false, and for
 // which no other check was requested, is released in one step.
 func (w *walk[K]) check() {
-	var asked *waiter // its TryComplete is running
+	var current *waiter // its TryComplete is running
 	defer func() {
-		if asked != nil {
-			asked.fail(recover())
+		if current != nil {
+			current.fail(recover())
 		}
 	}()
 	for found := w.found(); w.at < w.n; {
@@ -210,9 +211,9 @@ func (w *walk[K]) check() {
 			continue
 		}
 		x.checks++
-		asked = x
+		current = x
 		yes := x.op.TryComplete()
-		asked = nil
+		current = nil
 		if !yes && x.state.yield(h.gen) {
 			continue
 		}

@@ -9,31 +9,32 @@ import (
 // watchlist holds the operations that watch one key, in order of arrival (P11). The lock of its
 // bucket guards it.
 //
-// The first maxNear operations are stored contiguously, beginning in the bucket: a check reads
-// them in a few consecutive cache lines, and a leaving operation is found by a scan, so it need
-// not record its position. Further operations are put into chunks, and record their place.
+// The first maxContiguous operations are stored contiguously, beginning in the bucket: a check
+// reads them in a few consecutive cache lines, and a leaving operation is found by a scan, so it
+// need not record its position. Further operations are put into chunks, and record their
+// positions.
 //
 // The fields that a short list needs come first, so that with string keys they share a cache
 // line with the bucket's lock and the key.
 //
 // Invariant: the contiguous operations arrived before those in the chunks.
 type watchlist struct {
-	n       int32 // operations
-	near    int16 // of these, stored contiguously
-	longer  bool  // rest is in use
-	inPlace [inPlace]*waiter
-	rest    *rest // nil: not in use
+	n          int32 // operations
+	contiguous int16 // of these, stored contiguously
+	hasRest    bool  // rest is in use
+	inline     [maxInline]*waiter
+	rest       *rest // nil: not in use
 }
 
 const (
-	inPlace = 24
-	maxNear = 64
+	maxInline     = 24
+	maxContiguous = 64
 )
 
 // rest holds the operations that do not fit into the watchlist itself. It does not move when
 // the key's entry moves.
 type rest struct {
-	near       [maxNear - inPlace]*waiter
+	contiguous [maxContiguous - maxInline]*waiter
 	head, tail *chunk
 	walks      int // walks that will continue from one of the chunks
 }
@@ -52,8 +53,8 @@ type chunk struct {
 
 const perChunk = 27 // makes a chunk four cache lines
 
-// place is the position of an operation in a long list.
-type place struct {
+// position is where an operation is in a long list.
+type position struct {
 	chunk *chunk // nil: in no chunk
 	slot  uint8
 }
@@ -64,36 +65,36 @@ var (
 )
 
 // empty reports whether the key can be forgotten.
-func (l *watchlist) empty() bool { return l.n == 0 && !l.longer }
+func (l *watchlist) empty() bool { return l.n == 0 && !l.hasRest }
 
 // add appends an operation; key is the index of this key among the operation's keys.
 func (l *watchlist) add(w *waiter, key int) {
-	if l.near < maxNear && int32(l.near) == l.n {
-		l.addNear(w)
+	if l.contiguous < maxContiguous && int32(l.contiguous) == l.n {
+		l.addContiguous(w)
 	} else {
-		w.place(key).enter(l.theRest(), w)
+		w.position(key).enter(l.ensureRest(), w)
 	}
 	l.n++
 }
 
-func (l *watchlist) addNear(w *waiter) {
-	if l.near < inPlace {
-		l.inPlace[l.near] = w
+func (l *watchlist) addContiguous(w *waiter) {
+	if l.contiguous < maxInline {
+		l.inline[l.contiguous] = w
 	} else {
-		l.theRest().near[l.near-inPlace] = w
+		l.ensureRest().contiguous[l.contiguous-maxInline] = w
 	}
-	l.near++
+	l.contiguous++
 }
 
-func (l *watchlist) theRest() *rest {
-	if !l.longer {
-		l.longer, l.rest = true, rests.Get().(*rest)
+func (l *watchlist) ensureRest() *rest {
+	if !l.hasRest {
+		l.hasRest, l.rest = true, rests.Get().(*rest)
 	}
 	return l.rest
 }
 
 // enter appends an operation to the chunks.
-func (p *place) enter(l *rest, w *waiter) {
+func (p *position) enter(l *rest, w *waiter) {
 	c := l.tail
 	if c == nil || c.end == perChunk {
 		c = chunks.Get().(*chunk)
@@ -117,41 +118,41 @@ func (l *watchlist) remove(w *waiter, key int) bool {
 		if c.list != l.rest {
 			return false // another key's, with the same hash
 		}
-		p := w.place(key)
+		p := w.position(key)
 		c.slots[p.slot] = nil
 		c.used &^= 1 << p.slot
 		p.chunk = nil
 		l.rest.tidy(c)
-	} else if !l.removeNear(w) {
+	} else if !l.removeContiguous(w) {
 		return false
 	}
 	l.n--
 	return true
 }
 
-// removeNear removes an operation from the contiguous ones and closes the gap.
-func (l *watchlist) removeNear(w *waiter) bool {
-	first := l.inPlace[:min(l.near, inPlace)]
+// removeContiguous removes an operation from the contiguous ones and closes the gap.
+func (l *watchlist) removeContiguous(w *waiter) bool {
+	first := l.inline[:min(l.contiguous, maxInline)]
 	i := slices.Index(first, w)
-	if l.near <= inPlace {
+	if l.contiguous <= maxInline {
 		if i < 0 {
 			return false
 		}
 		copy(first[i:], first[i+1:])
 		first[len(first)-1] = nil
 	} else {
-		others := l.rest.near[:l.near-inPlace]
+		others := l.rest.contiguous[:l.contiguous-maxInline]
 		at := 0
 		if i >= 0 {
 			copy(first[i:], first[i+1:])
-			first[inPlace-1] = others[0]
+			first[maxInline-1] = others[0]
 		} else if at = slices.Index(others, w); at < 0 {
 			return false
 		}
 		copy(others[at:], others[at+1:])
 		others[len(others)-1] = nil
 	}
-	l.near--
+	l.contiguous--
 	return true
 }
 
@@ -179,10 +180,10 @@ func (l *rest) tidy(c *chunk) {
 	}
 }
 
-// shorten moves the operations back into contiguous storage when they are few again, and
+// compact moves the operations back into contiguous storage when they are few again, and
 // releases memory that is then unused, unless a walk has paused in the list.
-func (l *watchlist) shorten(hash uint32) {
-	if !l.longer || l.n > maxNear/2 || l.rest.walks > 0 {
+func (l *watchlist) compact(hash uint32) {
+	if !l.hasRest || l.n > maxContiguous/2 || l.rest.walks > 0 {
 		return
 	}
 	r := l.rest
@@ -190,29 +191,29 @@ func (l *watchlist) shorten(hash uint32) {
 		for used := c.used; used != 0; used &= used - 1 {
 			slot := bits.TrailingZeros32(used)
 			w := c.slots[slot]
-			w.forgetPlace(hash, c, slot)
-			l.addNear(w)
+			w.clearPosition(hash, c, slot)
+			l.addContiguous(w)
 			c.slots[slot] = nil
 		}
 		c.used = 0
 		r.tidy(c)
 	}
-	if l.n <= inPlace/2 {
-		l.longer, l.rest = false, nil
+	if l.n <= maxInline/2 {
+		l.hasRest, l.rest = false, nil
 		rests.Put(r)
 	}
 }
 
 func (l *watchlist) all(yield func(*waiter) bool) {
-	for _, w := range l.inPlace[:min(l.near, inPlace)] {
+	for _, w := range l.inline[:min(l.contiguous, maxInline)] {
 		if !yield(w) {
 			return
 		}
 	}
-	if !l.longer {
+	if !l.hasRest {
 		return
 	}
-	for _, w := range l.rest.near[:max(l.near-inPlace, 0)] {
+	for _, w := range l.rest.contiguous[:max(l.contiguous-maxInline, 0)] {
 		if !yield(w) {
 			return
 		}
@@ -228,10 +229,10 @@ func (l *watchlist) all(yield func(*waiter) bool) {
 
 // first returns the operation that arrived first; nil if there is none.
 func (l *watchlist) first() *waiter {
-	if l.near > 0 {
-		return l.inPlace[0]
+	if l.contiguous > 0 {
+		return l.inline[0]
 	}
-	if l.longer {
+	if l.hasRest {
 		for c := l.rest.head; c != nil; c = c.next {
 			if c.used != 0 { // an empty chunk is kept by a walk
 				return c.slots[bits.TrailingZeros32(c.used)]
@@ -241,8 +242,8 @@ func (l *watchlist) first() *waiter {
 	return nil
 }
 
-// holds reports whether the list contains an operation under its key-th key.
-func (l *watchlist) holds(w *waiter, key int) bool {
+// contains reports whether the list contains an operation under its key-th key.
+func (l *watchlist) contains(w *waiter, key int) bool {
 	if c := w.chunkOf(key); c != nil {
 		return c.list == l.rest
 	}
@@ -254,32 +255,32 @@ func (l *watchlist) holds(w *waiter, key int) bool {
 	return false
 }
 
-// place returns the operation's place in the list of a key. The lock of the key's bucket guards
-// it. The owner calls place as it enters the list, while other goroutines with the locks of
-// other keys may call chunkOf.
-func (w *waiter) place(key int) *place {
-	x := w.aside.Load()
+// position returns the operation's position in the list of a key. The lock of the key's bucket
+// guards it. The owner calls position as it enters the list, while other goroutines with the
+// locks of other keys may call chunkOf.
+func (w *waiter) position(key int) *position {
+	x := w.extra.Load()
 	if x == nil {
-		x = &aside{places: make([]place, w.n)}
-		w.aside.Store(x)
+		x = &extra{positions: make([]position, w.n)}
+		w.extra.Store(x)
 	}
-	return &x.places[key]
+	return &x.positions[key]
 }
 
 // chunkOf returns the chunk that holds the operation under a key; nil: none.
 func (w *waiter) chunkOf(key int) *chunk {
-	x := w.aside.Load()
+	x := w.extra.Load()
 	if x == nil {
 		return nil
 	}
-	return x.places[key].chunk
+	return x.positions[key].chunk
 }
 
-// forgetPlace clears the place of an operation that has left a chunk, but not its list. It
-// reads only places in lists of that hash, because these have the same lock.
-func (w *waiter) forgetPlace(hash uint32, c *chunk, slot int) {
+// clearPosition clears the position of an operation that has left a chunk, but not its list. It
+// reads only positions in lists of that hash, because these have the same lock.
+func (w *waiter) clearPosition(hash uint32, c *chunk, slot int) {
 	for key, h := range w.keyHashes() {
-		if p := w.place(key); h == hash && p.chunk == c && int(p.slot) == slot {
+		if p := w.position(key); h == hash && p.chunk == c && int(p.slot) == slot {
 			p.chunk = nil
 		}
 	}

@@ -77,7 +77,7 @@ func TestWatchlist(t *testing.T) {
 			switch r := rnd.IntN(100); {
 			case r < come && len(all) < most:
 				w := watching{keys: rnd.Perm(keys)[:1+rnd.IntN(keys)]}
-				w.h = park(t, p, newOp(t), NoTimeout, w.keys...)
+				w.h = mustWatch(t, p, newOp(t), NoTimeout, w.keys...)
 				all = append(all, w)
 				for _, k := range w.keys {
 					lists[k] = append(lists[k], w.h)
@@ -119,33 +119,33 @@ func TestWatchlist(t *testing.T) {
 		}
 		verify(t, p)
 		if most > 300 {
-			require.Greater(t, longest, maxNear+perChunk, "the lists have no chunks")
+			require.Greater(t, longest, maxContiguous+perChunk, "the lists have no chunks")
 		}
 		for len(all) > 0 {
 			leave(len(all) - 1)
 		}
-		shut(t, p)
+		mustShutdown(t, p)
 	}
 }
 
-// look on a removed key finds nothing.
-func TestReadNothing(t *testing.T) {
+// readBatch on a removed key finds nothing.
+func TestReadRemovedKey(t *testing.T) {
 	p := open[int](t, Options{})
-	require.True(t, park(t, p, newOp(t), NoTimeout, 1).Cancel(nil))
+	require.True(t, mustWatch(t, p, newOp(t), NoTimeout, 1).Cancel(nil))
 	w := walk[int]{table: &p.table, key: 1, hash: p.hash(1)}
 	more := true
-	require.NotPanics(t, func() { more = w.look(func([]Pending) { t.Error("a key that has gone is looked at") }) })
+	require.NotPanics(t, func() { more = w.readBatch(func([]Pending) { t.Error("a removed key is read") }) })
 	require.False(t, more)
-	w.abandon()
-	shut(t, p)
+	w.stop()
+	mustShutdown(t, p)
 }
 
 // A long list is stored contiguously in its bucket again when it is short.
-func TestWatchlistShortens(t *testing.T) {
+func TestWatchlistCompacts(t *testing.T) {
 	p := open[int](t, Options{})
 	var handles []Pending
-	for range 5 * maxNear {
-		handles = append(handles, park(t, p, newOp(t), NoTimeout, 1))
+	for range 5 * maxContiguous {
+		handles = append(handles, mustWatch(t, p, newOp(t), NoTimeout, 1))
 	}
 	list := func() *watchlist {
 		h := p.hash(1)
@@ -160,15 +160,15 @@ func TestWatchlistShortens(t *testing.T) {
 		verify(t, p)
 	}
 	require.NotNil(t, list().rest.head)
-	leave(maxNear / 2)
+	leave(maxContiguous / 2)
 	require.Nil(t, list().rest.head)
-	leave(inPlace / 2)
+	leave(maxInline / 2)
 	require.Nil(t, list().rest)
-	for i, w := range list().inPlace[:len(handles)] {
+	for i, w := range list().inline[:len(handles)] {
 		require.Equal(t, handles[i], w.handle())
 	}
 	require.Equal(t, len(handles), p.CancelForKey(1, nil))
-	shut(t, p)
+	mustShutdown(t, p)
 }
 
 // Keys with the same lowest bits of their hash are kept apart, in short and long lists, and
@@ -187,11 +187,11 @@ func TestWatchlistSameHash(t *testing.T) {
 		part, _, err := p.countIn(w, 1)
 		require.NoError(t, err)
 		p.enter(w, part, keys, hashes)
-		p.putBack(part)
+		p.putTally(part)
 		_, ended := w.yield(false)
 		require.False(t, ended)
 	}
-	all := make([]*waiter, 3*maxNear)
+	all := make([]*waiter, 3*maxContiguous)
 	for i := range all {
 		all[i] = new(waiter)
 		enter(all[i], 1+i%2, 3, 4+i%3)
@@ -214,13 +214,13 @@ func TestWatchlistSameHash(t *testing.T) {
 		}
 		require.True(t, h.Cancel(nil))
 	}
-	empty(t, p)
-	shut(t, p)
+	requireEmpty(t, p)
+	mustShutdown(t, p)
 }
 
 // The same for the trees of a Threshold.
 func TestTreesSameHash(t *testing.T) {
-	r := openThreshold(t, Options{})
+	r := newThresholdFixture(t, Options{})
 	seen := map[uint32]int{}
 	a, b := 0, 0
 	for key := 1; a == 0; key++ {
@@ -229,19 +229,19 @@ func TestTreesSameHash(t *testing.T) {
 		seen[h] = key
 	}
 	for _, keys := range [][2]int{{a, b}, {b, a}} { // in order of arrival
-		for _, gone := range []int{0, 1} { // which one is removed first
+		for _, removed := range []int{0, 1} { // which one is removed first
 			var handles [2]Pending
 			for i, key := range keys {
-				handles[i] = r.park(newOp(t), NoTimeout, All, Goal[int, int]{key, 1})
+				handles[i] = r.mustWatch(newOp(t), NoTimeout, All, Goal[int, int]{key, 1})
 			}
 			require.Equal(t, 2, r.verify())
-			require.True(t, handles[gone].Cancel(nil))
+			require.True(t, handles[removed].Cancel(nil))
 			require.Equal(t, 1, r.verify())
-			require.True(t, handles[1-gone].Waiting())
-			require.Equal(t, 1, r.Advance(keys[1-gone], 1))
+			require.True(t, handles[1-removed].Waiting())
+			require.Equal(t, 1, r.Advance(keys[1-removed], 1))
 			require.Zero(t, r.verify())
 		}
-		require.True(t, r.park(newOp(t), NoTimeout, All, Goal[int, int]{keys[0], 1}, Goal[int, int]{keys[1], 1}).Cancel(nil))
+		require.True(t, r.mustWatch(newOp(t), NoTimeout, All, Goal[int, int]{keys[0], 1}, Goal[int, int]{keys[1], 1}).Cancel(nil))
 		require.Zero(t, r.verify())
 	}
 }
