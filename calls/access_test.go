@@ -17,7 +17,7 @@ func TestNoMethodKeepsALock(t *testing.T) {
 	g := table.Group()
 	free := func(method string) {
 		t.Helper()
-		for _, g := range []*Group[int, string]{table.own, g} {
+		for _, g := range []*Group[int, string]{table.ungrouped, g} {
 			for i := range g.parts {
 				require.True(t, g.parts[i].mu.TryLock(), "%s keeps the lock of a part", method)
 				g.parts[i].mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // end of a Do needs a worker only for a moment, and one is always free or about to be: so
 // blocking done functions delay no Do, but only each other.
 type backlog[ID comparable, R any] struct {
-	most int // Options.Workers
+	limit int // Options.Workers
 
 	mu          sync.Mutex
 	running     int          // guarded by mu: workers in done functions
@@ -24,14 +24,14 @@ type backlog[ID comparable, R any] struct {
 func (b *backlog[ID, R]) begin(c *call[ID, R]) *call[ID, R] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c != nil && c.over {
+	if c != nil && c.ended {
 		c = nil
 	}
-	if c != nil && (b.running == b.most || b.n > 0) {
+	if c != nil && (b.running == b.limit || b.n > 0) {
 		b.pushLocked(c) // behind the earlier ones
 		c = nil
 	}
-	if b.running == b.most {
+	if b.running == b.limit {
 		return nil
 	}
 	if c == nil && b.n > 0 {
@@ -55,8 +55,8 @@ func (b *backlog[ID, R]) next() *call[ID, R] {
 	return nil
 }
 
-// leave subtracts a worker whose goroutine ends, and reports whether calls are left.
-func (b *backlog[ID, R]) leave() bool {
+// removeWorker subtracts a worker whose goroutine ends, and reports whether calls are left.
+func (b *backlog[ID, R]) removeWorker() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.running--
@@ -68,7 +68,7 @@ func (b *backlog[ID, R]) leave() bool {
 func (b *backlog[ID, R]) remove(c *call[ID, R]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c.over = true
+	c.ended = true
 	if c.queued {
 		b.unlinkLocked(c)
 	}
@@ -86,11 +86,11 @@ func (b *backlog[ID, R]) waiting() (n int, overdue time.Duration) {
 }
 
 func (b *backlog[ID, R]) pushLocked(c *call[ID, R]) {
-	c.queued, c.before = true, b.last
+	c.queued, c.prev = true, b.last
 	if b.last == nil {
 		b.first = c
 	} else {
-		b.last.behind = c
+		b.last.next = c
 	}
 	b.last = c
 	b.n++
@@ -103,17 +103,17 @@ func (b *backlog[ID, R]) popLocked() *call[ID, R] {
 }
 
 func (b *backlog[ID, R]) unlinkLocked(c *call[ID, R]) {
-	if c.before == nil {
-		b.first = c.behind
+	if c.prev == nil {
+		b.first = c.next
 	} else {
-		c.before.behind = c.behind
+		c.prev.next = c.next
 	}
-	if c.behind == nil {
-		b.last = c.before
+	if c.next == nil {
+		b.last = c.prev
 	} else {
-		c.behind.before = c.before
+		c.next.prev = c.prev
 	}
-	c.queued, c.before, c.behind = false, nil, nil
+	c.queued, c.prev, c.next = false, nil, nil
 	b.n--
 }
 
@@ -135,7 +135,7 @@ func (t *Table[ID, R]) expire(c *call[ID, R]) {
 	defer func() {
 		// The done function has ended this goroutine, and the wheel starts another. If the
 		// wheel is closed, so are all groups, and all remaining calls have ended.
-		if !returned && t.backlog.leave() {
+		if !returned && t.backlog.removeWorker() {
 			_, _ = t.wheel.Schedule(nil, 0)
 		}
 	}()

@@ -19,8 +19,8 @@ import (
 func TestDoneFunctionsBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 2})
-		leave := make(chan struct{})
-		resume := sync.OnceFunc(func() { close(leave) })
+		release := make(chan struct{})
+		resume := sync.OnceFunc(func() { close(release) })
 		t.Cleanup(resume)
 		type end struct {
 			id  int
@@ -29,11 +29,11 @@ func TestDoneFunctionsBlock(t *testing.T) {
 		var mu sync.Mutex
 		var ended []end
 		for id := range 10 {
-			require.NoError(t, c.Go(id, time.Second+time.Duration(id)*time.Millisecond, nothing, func(_ string, err error) {
+			require.NoError(t, c.Go(id, time.Second+time.Duration(id)*time.Millisecond, sendNothing, func(_ string, err error) {
 				mu.Lock()
 				ended = append(ended, end{id, err})
 				mu.Unlock()
-				<-leave
+				<-release
 			}))
 		}
 		var errs [100]error
@@ -41,7 +41,7 @@ func TestDoneFunctionsBlock(t *testing.T) {
 		for id := range errs {
 			go func() {
 				began := time.Now()
-				_, err := c.Do(context.Background(), 1000+id, 2*time.Second, nothing)
+				_, err := c.Do(context.Background(), 1000+id, 2*time.Second, sendNothing)
 				errs[id], took[id] = err, time.Since(began)
 			}()
 		}
@@ -73,21 +73,21 @@ func TestDoneFunctionsBlock(t *testing.T) {
 
 // The record of a call that waits for a worker is not used again: the worker would expire the
 // new call.
-func TestBacklogKeepsItsRecords(t *testing.T) {
+func TestBacklogRecordsAreNotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 1})
-		leave := make(chan struct{})
-		require.NoError(t, c.Go(-1, time.Millisecond, nothing, func(string, error) { <-leave }))
+		release := make(chan struct{})
+		require.NoError(t, c.Go(-1, time.Millisecond, sendNothing, func(string, error) { <-release }))
 		const n = 100
 		for id := range n {
-			require.NoError(t, c.Go(id, time.Second, nothing, func(_ string, err error) { require.NoError(t, err) }))
+			require.NoError(t, c.Go(id, time.Second, sendNothing, func(_ string, err error) { require.NoError(t, err) }))
 		}
 		time.Sleep(2 * time.Second)
 		for id := range n {
 			require.True(t, c.Reply(id, "late, but not too late"))
-			require.NoError(t, c.Go(n+id, time.Hour, nothing, func(_ string, err error) { require.ErrorIs(t, err, ErrClosed) }))
+			require.NoError(t, c.Go(n+id, time.Hour, sendNothing, func(_ string, err error) { require.ErrorIs(t, err, ErrClosed) }))
 		}
-		close(leave)
+		close(release)
 		synctest.Wait()
 		require.Equal(t, n, c.Stats().Pending)
 	})
@@ -95,19 +95,19 @@ func TestBacklogKeepsItsRecords(t *testing.T) {
 
 // Nothing refers to a call that has ended while it waited for a worker: its done function, and
 // everything that it refers to, can be collected while the workers still block.
-func TestBacklogForgetsEndedCalls(t *testing.T) {
+func TestBacklogReleasesEndedCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 1, MaxPending: 101})
-		leave := make(chan struct{})
-		defer close(leave)
-		require.NoError(t, c.Go(-1, time.Millisecond, nothing, func(string, error) { <-leave }))
+		release := make(chan struct{})
+		defer close(release)
+		require.NoError(t, c.Go(-1, time.Millisecond, sendNothing, func(string, error) { <-release }))
 		synctest.Wait()
 		type request [1 << 10]byte
 		var requests []weak.Pointer[request]
 		start := func(id int) {
 			r := new(request)
 			requests = append(requests, weak.Make(r))
-			require.NoError(t, c.Go(id, time.Second, nothing, func(string, error) { runtime.KeepAlive(r) }))
+			require.NoError(t, c.Go(id, time.Second, sendNothing, func(string, error) { runtime.KeepAlive(r) }))
 		}
 		lost := c.Group()
 		for range 10 { // of 100 calls each, which is MaxPending
@@ -127,7 +127,7 @@ func TestBacklogForgetsEndedCalls(t *testing.T) {
 				require.Equal(t, 99-k, c.backlog.n)
 			}
 		}
-		require.NoError(t, lost.Go(1, time.Second, nothing, func(string, error) {}))
+		require.NoError(t, lost.Go(1, time.Second, sendNothing, func(string, error) {}))
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		require.Equal(t, 1, c.backlog.n)
@@ -160,7 +160,7 @@ func TestBacklogHammer(t *testing.T) {
 	for part := range 2 {
 		others.Go(func() {
 			for id := part; id < n; id += 2 {
-				err := group.Load().Go(id, time.Duration(id%20+1)*time.Microsecond, nothing, func(string, error) {
+				err := group.Load().Go(id, time.Duration(id%20+1)*time.Microsecond, sendNothing, func(string, error) {
 					ended[id].Add(1)
 					for range id % 50 {
 						runtime.Gosched()
@@ -223,9 +223,9 @@ func TestBacklogIsVisible(t *testing.T) {
 			st := c.Stats()
 			return st.Ready, st.Overdue.Round(time.Second) // a tick is half a millisecond
 		}
-		require.NoError(t, c.Go(0, time.Second/2, nothing, func(string, error) { time.Sleep(time.Minute + time.Second/2) }))
+		require.NoError(t, c.Go(0, time.Second/2, sendNothing, func(string, error) { time.Sleep(time.Minute + time.Second/2) }))
 		for id := 1; id < 10; id++ {
-			require.NoError(t, c.Go(id, time.Duration(id)*time.Second, nothing, func(string, error) {}))
+			require.NoError(t, c.Go(id, time.Duration(id)*time.Second, sendNothing, func(string, error) {}))
 		}
 		n, overdue := visible()
 		require.Zero(t, n)
@@ -258,12 +258,12 @@ func TestBacklogIsVisible(t *testing.T) {
 func TestBacklogIsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 1})
-		leave := make(chan struct{})
+		release := make(chan struct{})
 		var order []int
 		for id := range 200 {
-			require.NoError(t, c.Go(id, time.Duration(id+1)*time.Millisecond, nothing, func(string, error) {
+			require.NoError(t, c.Go(id, time.Duration(id+1)*time.Millisecond, sendNothing, func(string, error) {
 				if order = append(order, id); id%50 == 0 {
-					<-leave
+					<-release
 				}
 			}))
 		}
@@ -274,7 +274,7 @@ func TestBacklogIsInOrder(t *testing.T) {
 				time.Sleep(time.Second)
 				synctest.Wait()
 				require.Equal(t, want, order)
-				leave <- struct{}{}
+				release <- struct{}{}
 				synctest.Wait()
 			}
 		}
@@ -286,11 +286,11 @@ func TestBacklogIsInOrder(t *testing.T) {
 func TestDoneEndsItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 2})
-		leave := make(chan struct{})
+		release := make(chan struct{})
 		ended := make(chan int, 50)
 		for id := range 50 {
-			require.NoError(t, c.Go(id, time.Second, nothing, func(string, error) {
-				<-leave
+			require.NoError(t, c.Go(id, time.Second, sendNothing, func(string, error) {
+				<-release
 				ended <- id
 				runtime.Goexit()
 			}))
@@ -298,11 +298,11 @@ func TestDoneEndsItsWorker(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		require.Equal(t, 48, c.Stats().Pending)
-		close(leave)
+		close(release)
 		synctest.Wait()
 		require.Len(t, ended, 50)
 		require.Zero(t, c.backlog.running)
-		require.NoError(t, c.Go(1, time.Second, nothing, func(string, error) { ended <- 1 }))
+		require.NoError(t, c.Go(1, time.Second, sendNothing, func(string, error) { ended <- 1 }))
 		for range 51 {
 			<-ended
 		}
@@ -314,18 +314,18 @@ func TestShutdownEndsTheBacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := New[int, string](Options{Workers: 1})
 		require.NoError(t, err)
-		leave := make(chan struct{})
+		release := make(chan struct{})
 		got := make(chan error, 50)
-		require.NoError(t, c.Go(-1, time.Millisecond, nothing, func(string, error) { <-leave }))
+		require.NoError(t, c.Go(-1, time.Millisecond, sendNothing, func(string, error) { <-release }))
 		for id := range 50 {
-			require.NoError(t, c.Go(id, time.Second, nothing, func(_ string, err error) { got <- err }))
+			require.NoError(t, c.Go(id, time.Second, sendNothing, func(_ string, err error) { got <- err }))
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		require.Equal(t, 50, c.backlog.n)
 		c.Close()
 		require.Len(t, got, 50)
-		close(leave)
+		close(release)
 		require.NoError(t, c.Shutdown(t.Context()))
 		require.Zero(t, c.backlog.n)
 		require.Len(t, got, 50)

@@ -46,9 +46,9 @@ type call[ID comparable, R any] struct {
 
 	// Guarded by backlog.mu.
 
-	queued         bool         // in the backlog
-	over           bool         // ended after its timer had fired, and must not enter the backlog
-	before, behind *call[ID, R] // in the backlog
+	queued     bool         // in the backlog
+	ended      bool         // ended after its timer had fired, and must not enter the backlog
+	prev, next *call[ID, R] // in the backlog
 }
 
 // base is the origin of all points in time, by the monotonic clock.
@@ -77,16 +77,16 @@ func (t *Table[ID, R]) recycle(c *call[ID, R]) {
 	t.free.Put(c)
 }
 
-// await waits until the call has ended, and ends it when ctx is done, as the channel gone
+// await waits until the call has ended, and ends it when ctx is done, as the channel ctxDone
 // reports.
-func (c *call[ID, R]) await(ctx context.Context, gone <-chan struct{}) {
-	if gone == nil {
+func (c *call[ID, R]) await(ctx context.Context, ctxDone <-chan struct{}) {
+	if ctxDone == nil {
 		<-c.ready
 		return
 	}
 	select {
 	case <-c.ready:
-	case <-gone:
+	case <-ctxDone:
 		if c.part.take(c, c.id, c.serial, purgatory.Cancelled) {
 			c.stop() // before Cause, as ctx may panic or end the goroutine
 			c.value, c.err = *new(R), cause(ctx)
@@ -139,15 +139,15 @@ func endEach[ID comparable, R any](all []*call[ID, R], err error) {
 
 // report calls the panic hook. A panic of the hook is only logged, and a panic of the logger is
 // dropped.
-func (t *Table[ID, R]) report(what timingwheel.Panic) {
+func (t *Table[ID, R]) report(recovered timingwheel.Panic) {
 	defer func() {
 		if v := recover(); v != nil {
 			defer func() { _ = recover() }()
-			logPanic(what)
+			logPanic(recovered)
 			logPanic(timingwheel.Panic{Value: v, Stack: debug.Stack()})
 		}
 	}()
-	t.options.OnPanic(what)
+	t.options.OnPanic(recovered)
 }
 
 func logPanic(p timingwheel.Panic) {

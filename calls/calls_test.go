@@ -27,12 +27,12 @@ func table(t testing.TB, o Options) *Table[int, string] {
 		require.NoError(t, c.Shutdown(context.Background()))
 		require.Zero(t, c.Stats().Pending)
 		require.Zero(t, c.Stats().Wheel.Pending)
-		require.Zero(t, c.waiting.Load())
+		require.Zero(t, c.pending.Load())
 	})
 	return c
 }
 
-func nothing() error { return nil }
+func sendNothing() error { return nil }
 
 func TestDoReturnsTheReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestDoReturnsTheReply(t *testing.T) {
 			require.True(t, c.Reply(1, "one"))
 		}()
 		began := time.Now()
-		r, err := c.Do(t.Context(), 1, time.Minute, nothing)
+		r, err := c.Do(t.Context(), 1, time.Minute, sendNothing)
 		require.NoError(t, err)
 		require.Equal(t, "one", r)
 		require.Equal(t, time.Second, time.Since(began))
@@ -67,7 +67,7 @@ func TestDoExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
 		began := time.Now()
-		_, err := c.Do(t.Context(), 1, time.Minute, nothing)
+		_, err := c.Do(t.Context(), 1, time.Minute, sendNothing)
 		require.ErrorIs(t, err, ErrExpired)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.GreaterOrEqual(t, time.Since(began), time.Minute)
@@ -85,7 +85,7 @@ func TestDoIsCancelled(t *testing.T) {
 		c := table(t, Options{})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(io.ErrUnexpectedEOF) })
-		_, err := c.Do(ctx, 1, time.Minute, nothing)
+		_, err := c.Do(ctx, 1, time.Minute, sendNothing)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		require.False(t, c.Reply(1, "late"))
 		_, err = c.Do(ctx, 2, time.Minute, func() error { panic("must not be called") })
@@ -98,7 +98,7 @@ func TestDoWithoutATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
 		time.AfterFunc(1000*time.Hour, func() { c.Reply(1, "one") })
-		r, err := c.Do(context.Background(), 1, NoTimeout, nothing)
+		r, err := c.Do(context.Background(), 1, NoTimeout, sendNothing)
 		require.NoError(t, err)
 		require.Equal(t, "one", r)
 	})
@@ -137,7 +137,7 @@ func TestSendDoesNotReturn(t *testing.T) {
 // behind.
 func TestSendDoesNotReturnAfterTheReply(t *testing.T) {
 	c := table(t, Options{})
-	for name, leave := range map[string]func() error{
+	for name, fault := range map[string]func() error{
 		"panic":  func() error { panic("no") },
 		"Goexit": func() error { runtime.Goexit(); return nil },
 		"error":  func() error { return io.ErrClosedPipe },
@@ -146,7 +146,7 @@ func TestSendDoesNotReturnAfterTheReply(t *testing.T) {
 		send := func(id int) func() error {
 			return func() error {
 				require.True(t, c.Reply(id, "in time"))
-				return leave()
+				return fault()
 			}
 		}
 		var wg sync.WaitGroup
@@ -178,7 +178,7 @@ func TestGo(t *testing.T) {
 		var mu sync.Mutex
 		got := map[int][]result{}
 		start := func(id int) {
-			require.NoError(t, c.Go(id, time.Minute, nothing, func(v string, err error) {
+			require.NoError(t, c.Go(id, time.Minute, sendNothing, func(v string, err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				got[id] = append(got[id], result{v, err})
@@ -198,17 +198,17 @@ func TestGo(t *testing.T) {
 	})
 }
 
-func TestDuplicateNeverSteals(t *testing.T) {
+func TestDuplicateLeavesPendingCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
 		first := make(chan string, 1)
 		go func() {
-			r, err := c.Do(context.Background(), 1, time.Minute, nothing)
+			r, err := c.Do(context.Background(), 1, time.Minute, sendNothing)
 			require.NoError(t, err)
 			first <- r
 		}()
 		synctest.Wait()
-		_, err := c.Do(t.Context(), 1, time.Second, nothing)
+		_, err := c.Do(t.Context(), 1, time.Second, sendNothing)
 		require.ErrorIs(t, err, ErrDuplicate)
 		time.Sleep(2 * time.Second) // the refused call has no timeout
 		require.True(t, c.Reply(1, "one"))
@@ -218,7 +218,7 @@ func TestDuplicateNeverSteals(t *testing.T) {
 
 // A send fails after its call has ended and its record serves the next call with the same id:
 // that call is not affected.
-func TestLateSendErrorIsNoOtherCalls(t *testing.T) {
+func TestLateSendErrorDoesNotAffectNextCall(t *testing.T) {
 	c := table(t, Options{})
 	for range 100 { // a record comes back from the pool most of the time
 		var got []string
@@ -228,7 +228,7 @@ func TestLateSendErrorIsNoOtherCalls(t *testing.T) {
 		}
 		require.NoError(t, c.Go(1, time.Minute, func() error {
 			require.True(t, c.Reply(1, "first"))
-			require.NoError(t, c.Go(1, time.Minute, nothing, done))
+			require.NoError(t, c.Go(1, time.Minute, sendNothing, done))
 			return io.ErrClosedPipe
 		}, done))
 		require.True(t, c.Reply(1, "second"))
@@ -237,14 +237,14 @@ func TestLateSendErrorIsNoOtherCalls(t *testing.T) {
 }
 
 // Lesson calls 2.
-func TestGroupsEndApart(t *testing.T) {
+func TestGroupsEndIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
 		lost, other := c.Group(), c.Group()
 		var errs [3]error
 		var wg sync.WaitGroup
-		for i, g := range []*Group[int, string]{lost, other, c.own} {
-			wg.Go(func() { _, errs[i] = g.Do(context.Background(), 1, time.Minute, nothing) })
+		for i, g := range []*Group[int, string]{lost, other, c.ungrouped} {
+			wg.Go(func() { _, errs[i] = g.Do(context.Background(), 1, time.Minute, sendNothing) })
 		}
 		synctest.Wait()
 		require.Equal(t, 3, c.Stats().Pending)
@@ -254,8 +254,8 @@ func TestGroupsEndApart(t *testing.T) {
 		require.Zero(t, lost.CloseWithError(io.EOF))
 		_, err := lost.Do(t.Context(), 2, time.Minute, func() error { panic("must not be called") })
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF, "the first Close decides")
-		require.ErrorIs(t, lost.Go(2, time.Minute, nothing, func(string, error) {}), io.ErrUnexpectedEOF)
-		require.False(t, lost.Reply(1, "late"), "of a connection that is gone")
+		require.ErrorIs(t, lost.Go(2, time.Minute, sendNothing, func(string, error) {}), io.ErrUnexpectedEOF)
+		require.False(t, lost.Reply(1, "late"), "of a closed connection")
 		require.True(t, other.Reply(1, "one"))
 		require.True(t, c.Reply(1, "one"))
 		wg.Wait()
@@ -277,14 +277,14 @@ func TestShutdownEndsAll(t *testing.T) {
 			ended.Add(1)
 		}
 		for id := range 100 {
-			require.NoError(t, c.Go(id, time.Minute, nothing, done))
-			require.NoError(t, g.Go(id, NoTimeout, nothing, done))
+			require.NoError(t, c.Go(id, time.Minute, sendNothing, done))
+			require.NoError(t, g.Go(id, NoTimeout, sendNothing, done))
 		}
 		require.NoError(t, c.Shutdown(t.Context()))
 		require.Equal(t, int64(200), ended.Load())
-		_, err := c.Group().Do(t.Context(), 1, time.Minute, nothing)
+		_, err := c.Group().Do(t.Context(), 1, time.Minute, sendNothing)
 		require.ErrorIs(t, err, ErrClosed)
-		require.ErrorIs(t, c.Go(1, time.Minute, nothing, done), ErrClosed)
+		require.ErrorIs(t, c.Go(1, time.Minute, sendNothing, done), ErrClosed)
 		require.Equal(t, uint64(200), c.Stats().Closed)
 		require.PanicsWithValue(t, "calls: Shutdown with a nil context", func() { _ = c.Shutdown(nil) })
 	})
@@ -294,13 +294,13 @@ func TestShutdownWaitsForDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := New[int, string](Options{})
 		require.NoError(t, err)
-		running, leave := make(chan struct{}), make(chan struct{})
-		require.NoError(t, c.Go(1, time.Second, nothing, func(string, error) { close(running); <-leave }))
+		running, release := make(chan struct{}), make(chan struct{})
+		require.NoError(t, c.Go(1, time.Second, sendNothing, func(string, error) { close(running); <-release }))
 		<-running
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, c.Shutdown(ctx), context.DeadlineExceeded)
-		close(leave)
+		close(release)
 		require.NoError(t, c.Shutdown(t.Context()))
 	})
 }
@@ -309,16 +309,16 @@ func TestMaxPending(t *testing.T) {
 	c := table(t, Options{MaxPending: 2})
 	g := c.Group()
 	discard := func(string, error) {}
-	require.NoError(t, c.Go(1, time.Minute, nothing, discard))
-	require.NoError(t, g.Go(1, NoTimeout, nothing, discard))
-	require.ErrorIs(t, g.Go(2, time.Minute, nothing, discard), ErrFull)
-	_, err := c.Do(t.Context(), 2, time.Minute, nothing)
+	require.NoError(t, c.Go(1, time.Minute, sendNothing, discard))
+	require.NoError(t, g.Go(1, NoTimeout, sendNothing, discard))
+	require.ErrorIs(t, g.Go(2, time.Minute, sendNothing, discard), ErrFull)
+	_, err := c.Do(t.Context(), 2, time.Minute, sendNothing)
 	require.ErrorIs(t, err, ErrFull)
-	require.ErrorIs(t, g.Go(1, time.Minute, nothing, discard), ErrDuplicate)
+	require.ErrorIs(t, g.Go(1, time.Minute, sendNothing, discard), ErrDuplicate)
 	require.True(t, c.Reply(1, ""))
-	require.NoError(t, c.Go(2, time.Minute, nothing, discard))
+	require.NoError(t, c.Go(2, time.Minute, sendNothing, discard))
 	require.Equal(t, 1, g.CloseWithError(io.EOF))
-	require.NoError(t, c.Go(3, time.Minute, nothing, discard))
+	require.NoError(t, c.Go(3, time.Minute, sendNothing, discard))
 	require.Equal(t, uint64(2), c.Stats().RefusedFull)
 }
 
@@ -336,7 +336,7 @@ func TestBadInput(t *testing.T) {
 	require.ErrorContains(t, err, "Tick is -1ns")
 	f, err := New[float64, string](Options{})
 	require.NoError(t, err)
-	_, err = f.Do(t.Context(), math.NaN(), time.Minute, nothing)
+	_, err = f.Do(t.Context(), math.NaN(), time.Minute, sendNothing)
 	require.ErrorContains(t, err, "not equal to itself")
 	require.NoError(t, f.Shutdown(t.Context()))
 
@@ -344,15 +344,15 @@ func TestBadInput(t *testing.T) {
 	for _, timeout := range []time.Duration{0, -1, math.MinInt64} {
 		_, err = c.Do(t.Context(), 1, timeout, func() error { panic("must not be called") })
 		require.ErrorIs(t, err, ErrExpired)
-		require.ErrorIs(t, c.Go(1, timeout, nothing, func(string, error) {}), ErrExpired)
+		require.ErrorIs(t, c.Go(1, timeout, sendNothing, func(string, error) {}), ErrExpired)
 	}
-	require.NoError(t, c.Go(1, NoTimeout-1, nothing, func(string, error) {}), "beyond the end of time")
+	require.NoError(t, c.Go(1, NoTimeout-1, sendNothing, func(string, error) {}), "beyond the end of time")
 	for w := range c.All() {
 		require.True(t, w.Deadline.IsZero())
 	}
 	for text, f := range map[string]func(){
 		"calls: Do with a nil context or send": func() { _, _ = c.Do(t.Context(), 1, time.Minute, nil) },
-		"calls: Go with a nil send or done":    func() { _ = c.Go(2, time.Minute, nothing, nil) },
+		"calls: Go with a nil send or done":    func() { _ = c.Go(2, time.Minute, sendNothing, nil) },
 		"calls: Fail with a nil error":         func() { c.Fail(1, nil) },
 	} {
 		require.PanicsWithValue(t, text, f)
@@ -364,8 +364,8 @@ func TestDonePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panics := make(chan any, 2)
 		c := table(t, Options{OnPanic: func(p timingwheel.Panic) { panics <- p.Value }})
-		require.NoError(t, c.Go(1, time.Second, nothing, func(string, error) { panic("replied") }))
-		require.NoError(t, c.Go(2, time.Second, nothing, func(string, error) { panic("expired") }))
+		require.NoError(t, c.Go(1, time.Second, sendNothing, func(string, error) { panic("replied") }))
+		require.NoError(t, c.Go(2, time.Second, sendNothing, func(string, error) { panic("expired") }))
 		require.True(t, c.Reply(1, ""))
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -380,9 +380,9 @@ func TestAll(t *testing.T) {
 		c := table(t, Options{})
 		g := c.Group()
 		discard := func(string, error) {}
-		require.NoError(t, g.Go(1, time.Minute, nothing, discard))
+		require.NoError(t, g.Go(1, time.Minute, sendNothing, discard))
 		time.Sleep(time.Second)
-		require.NoError(t, g.Go(2, NoTimeout, nothing, discard))
+		require.NoError(t, g.Go(2, NoTimeout, sendNothing, discard))
 		got := map[int]Waiting[int]{}
 		for w := range g.All() {
 			got[w.ID] = w
@@ -406,7 +406,7 @@ func TestOldest(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(6, 7))
 		var ages []time.Duration
 		for id := range 500 {
-			require.NoError(t, groups[rnd.IntN(3)].Go(id, time.Hour, nothing, func(string, error) {}))
+			require.NoError(t, groups[rnd.IntN(3)].Go(id, time.Hour, sendNothing, func(string, error) {}))
 			if rnd.IntN(3) > 0 { // some of equal age
 				time.Sleep(time.Millisecond)
 			}
@@ -440,7 +440,7 @@ func TestMemoryFollowsTheCalls(t *testing.T) {
 	before := heap()
 	const n = 200_000
 	for id := range n {
-		require.NoError(t, g.Go(id, time.Hour, nothing, func(string, error) {}))
+		require.NoError(t, g.Go(id, time.Hour, sendNothing, func(string, error) {}))
 	}
 	held := heap() - before
 	for id := range n - 1000 {

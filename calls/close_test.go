@@ -44,12 +44,12 @@ func TestCloseEndsAllCalls(t *testing.T) {
 						const n = 50
 						var ended [2 * n]atomic.Int64
 						for id := range n {
-							require.NoError(t, g.Go(id, time.Hour, nothing, func(_ string, err error) {
+							require.NoError(t, g.Go(id, time.Hour, sendNothing, func(_ string, err error) {
 								ended[id].Add(1)
 								o.done()
 							}))
 							go func() {
-								_, err := g.Do(context.Background(), n+id, time.Hour, nothing)
+								_, err := g.Do(context.Background(), n+id, time.Hour, sendNothing)
 								require.Error(t, err)
 								ended[n+id].Add(1)
 							}()
@@ -69,7 +69,7 @@ func TestCloseEndsAllCalls(t *testing.T) {
 						require.Zero(t, st.Wheel.Pending)
 						require.Equal(t, uint64(2*n), st.Failed+st.Closed)
 						if name == "table" {
-							require.ErrorIs(t, c.Go(1, time.Hour, nothing, func(string, error) {}), ErrClosed)
+							require.ErrorIs(t, c.Go(1, time.Hour, sendNothing, func(string, error) {}), ErrClosed)
 							_, err := c.wheel.Schedule(nil, time.Hour)
 							require.ErrorIs(t, err, timingwheel.ErrClosed)
 						}
@@ -93,13 +93,13 @@ func TestCloseEndsDoFirst(t *testing.T) {
 				var returned atomic.Int64
 				var got []error
 				for id := range 50 {
-					require.NoError(t, g.Go(id, time.Hour, nothing, func(_ string, err error) {
+					require.NoError(t, g.Go(id, time.Hour, sendNothing, func(_ string, err error) {
 						time.Sleep(time.Second) // for the callers' goroutines
 						require.Equal(t, int64(50), returned.Load(), "calls of Do that have ended")
 						got = append(got, err)
 					}))
 					go func() {
-						_, err := g.Do(context.Background(), 100+id, time.Hour, nothing)
+						_, err := g.Do(context.Background(), 100+id, time.Hour, sendNothing)
 						require.ErrorIs(t, err, ErrClosed)
 						returned.Add(1)
 					}()
@@ -121,11 +121,11 @@ func TestGroupAfterClose(t *testing.T) {
 	c.Close()
 	g := c.Group()
 	require.Zero(t, c.Stats().Groups)
-	_, err := g.Do(t.Context(), 1, time.Minute, nothing)
+	_, err := g.Do(t.Context(), 1, time.Minute, sendNothing)
 	require.ErrorIs(t, err, ErrClosed)
 	require.False(t, g.Reply(1, ""))
 	require.Zero(t, g.CloseWithError(io.EOF))
-	_, err = g.Do(t.Context(), 1, time.Minute, nothing)
+	_, err = g.Do(t.Context(), 1, time.Minute, sendNothing)
 	require.ErrorIs(t, err, ErrClosed)
 	st := c.Stats()
 	require.Equal(t, []uint64{2, 1}, []uint64{st.RefusedClosed, st.Unmatched})
@@ -134,12 +134,12 @@ func TestGroupAfterClose(t *testing.T) {
 
 // Groups that are closed in any order are forgotten, and no others, and their memory is
 // released.
-func TestGroupsAreForgotten(t *testing.T) {
+func TestClosedGroupsAreRemoved(t *testing.T) {
 	c := table(t, Options{})
 	groups := make([]*Group[int, string], 2000)
 	for i := range groups {
 		groups[i] = c.Group()
-		require.NoError(t, groups[i].Go(i, time.Hour, nothing, func(string, error) {}))
+		require.NoError(t, groups[i].Go(i, time.Hour, sendNothing, func(string, error) {}))
 	}
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(groups), func(i, k int) { groups[i], groups[k] = groups[k], groups[i] })
 	for left := len(groups) - 1; left >= 0; left-- {
@@ -149,7 +149,7 @@ func TestGroupsAreForgotten(t *testing.T) {
 			continue
 		}
 		require.Equal(t, left, c.Stats().Groups)
-		known := map[*Group[int, string]]bool{c.own: true}
+		known := map[*Group[int, string]]bool{c.ungrouped: true}
 		for _, g := range groups[:left] {
 			known[g] = true
 		}
@@ -160,9 +160,9 @@ func TestGroupsAreForgotten(t *testing.T) {
 		}
 		require.Empty(t, known)
 		c.mu.Lock()
-		room := cap(c.groups)
+		capacity := cap(c.groups)
 		c.mu.Unlock()
-		require.LessOrEqual(t, room, max(4*(left+2), 64))
+		require.LessOrEqual(t, capacity, max(4*(left+2), 64))
 	}
 }
 
@@ -208,7 +208,7 @@ func TestStatsWhileGroupsClose(t *testing.T) {
 				}
 				ended.Add(1)
 				g.CloseWithError(nil)
-				if _, err := g.Do(t.Context(), 1, time.Minute, nothing); !errors.Is(err, ErrClosed) {
+				if _, err := g.Do(t.Context(), 1, time.Minute, sendNothing); !errors.Is(err, ErrClosed) {
 					t.Error(err)
 				}
 			}

@@ -19,27 +19,27 @@ type Group[ID comparable, R any] struct {
 	table *Table[ID, R]
 	seed  maphash.Seed
 	parts []part[ID, R] // a power of two; ids are spread over them
-	place int           // guarded by Table.mu: in Table.groups, or nowhere
+	index int           // guarded by Table.mu: in Table.groups, or notListed
 }
 
-const nowhere = -1
+const notListed = -1
 
 // part holds some of a group's calls.
 type part[ID comparable, R any] struct {
 	group *Group[ID, R]
 
-	mu    sync.Mutex
-	calls map[ID]*call[ID, R] // guarded by mu
-	peak  int                 // guarded by mu: the maximum of calls since the map was made
-	cause error               // guarded by mu: the error that closed the group; nil: not closed
-	gone  bool                // guarded by mu: its counts are in Table.gone
-	tally tally               // guarded by mu
+	mu     sync.Mutex
+	calls  map[ID]*call[ID, R] // guarded by mu
+	peak   int                 // guarded by mu: the maximum of calls since the map was made
+	cause  error               // guarded by mu: the error that closed the group; nil: not closed
+	merged bool                // guarded by mu: its counts are in Table.closedTally
+	tally  tally               // guarded by mu
 
 	_ [64]byte // the next part's lock is in another cache line
 }
 
-// ownParts returns the number of parts for calls outside groups.
-func ownParts(processors int) int {
+// ungroupedParts returns the number of parts for calls outside groups.
+func ungroupedParts(processors int) int {
 	n := 1
 	for n < 8*processors && n < 1024 {
 		n *= 2
@@ -48,7 +48,7 @@ func ownParts(processors int) int {
 }
 
 func newGroup[ID comparable, R any](t *Table[ID, R], parts int) *Group[ID, R] {
-	g := &Group[ID, R]{table: t, seed: maphash.MakeSeed(), parts: make([]part[ID, R], parts), place: nowhere}
+	g := &Group[ID, R]{table: t, seed: maphash.MakeSeed(), parts: make([]part[ID, R], parts), index: notListed}
 	for i := range g.parts {
 		g.parts[i].group = g
 		g.parts[i].calls = map[ID]*call[ID, R]{}
@@ -89,7 +89,7 @@ func (g *Group[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, sen
 	if ctx.Err() != nil {
 		return *new(R), cause(ctx)
 	}
-	gone := ctx.Done() // before the call is registered: a context may panic
+	ctxDone := ctx.Done() // before the call is registered: a context may panic
 	p := g.part(id)
 	c, serial, err := p.begin(id, timeout, nil)
 	if err != nil {
@@ -98,7 +98,7 @@ func (g *Group[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, sen
 	if err := p.send(c, id, serial, true, send); err != nil && p.take(c, id, serial, purgatory.Failed) {
 		c.value, c.err = *new(R), err
 	} else {
-		c.await(ctx, gone)
+		c.await(ctx, ctxDone)
 	}
 	value, err := c.value, c.err
 	if c.stop() {
@@ -213,19 +213,19 @@ const batch = 256 // calls that a walk reads while it holds the lock once
 // Between two batches others may change the map during the loop, which the language allows:
 // removed calls are not reached. When the map is replaced or the part is closed, the loop stays
 // in the old map, which does not change any more.
-func (p *part[ID, R]) each(some []Waiting[ID], yield func(Waiting[ID]) bool) (room []Waiting[ID], more bool) {
-	some = some[:0]
+func (p *part[ID, R]) each(buf []Waiting[ID], yield func(Waiting[ID]) bool) (reused []Waiting[ID], more bool) {
+	buf = buf[:0]
 	flush := func() bool {
-		for _, w := range some {
+		for _, w := range buf {
 			if !yield(w) {
 				return false
 			}
 		}
-		some = some[:0]
+		buf = buf[:0]
 		return true
 	}
 	p.mu.Lock()
-	looked := 0
+	read := 0
 	wall, at := time.Now(), now()
 	for id, c := range p.calls {
 		if p.calls[id] == c { // false if the loop is in an old map and c has ended
@@ -233,14 +233,14 @@ func (p *part[ID, R]) each(some []Waiting[ID], yield func(Waiting[ID]) bool) (ro
 			if c.deadline != never {
 				w.Deadline = wall.Add(c.deadline - at)
 			}
-			some = append(some, w)
+			buf = append(buf, w)
 		}
-		if looked++; looked%batch > 0 {
+		if read++; read%batch > 0 {
 			continue
 		}
 		p.mu.Unlock()
 		if !flush() {
-			return some, false
+			return buf, false
 		}
 		p.mu.Lock()
 		wall, at = time.Now(), now()
@@ -250,7 +250,7 @@ func (p *part[ID, R]) each(some []Waiting[ID], yield func(Waiting[ID]) bool) (ro
 	}
 	p.mu.Unlock()
 	more = flush()
-	return some, more
+	return buf, more
 }
 
 // begin registers a call. On an error the call is not registered.
@@ -280,8 +280,8 @@ func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) 
 	t := p.group.table
 	switch {
 	case p.cause != nil:
-		if p.gone {
-			t.afterwards.refusedClosed.Add(1)
+		if p.merged {
+			t.lateCounts.refusedClosed.Add(1)
 		} else {
 			p.tally.refusedClosed++
 		}
@@ -311,8 +311,8 @@ func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) 
 }
 
 // send calls send. If it panics or ends its goroutine, the call ends first, unless it has
-// already ended. ofDo tells the kind of call: a record of Go may be used again by then.
-func (p *part[ID, R]) send(c *call[ID, R], id ID, serial uint64, ofDo bool, send func() error) error {
+// already ended. isDo tells the kind of call: a record of Go may be used again by then.
+func (p *part[ID, R]) send(c *call[ID, R], id ID, serial uint64, isDo bool, send func() error) error {
 	returned := false
 	defer func() {
 		if returned {
@@ -320,7 +320,7 @@ func (p *part[ID, R]) send(c *call[ID, R], id ID, serial uint64, ofDo bool, send
 		}
 		taken := p.take(c, id, serial, purgatory.Failed)
 		switch {
-		case ofDo:
+		case isDo:
 			// The record is not used again: the goroutine that has ended the call may still use
 			// it.
 			c.stop()
@@ -350,8 +350,8 @@ func (p *part[ID, R]) remove(id ID, o purgatory.Outcome) *call[ID, R] {
 	defer p.mu.Unlock()
 	c := p.calls[id]
 	if c == nil {
-		if p.gone {
-			p.group.table.afterwards.unmatched.Add(1)
+		if p.merged {
+			p.group.table.lateCounts.unmatched.Add(1)
 		} else {
 			p.tally.unmatched++
 		}
@@ -364,9 +364,9 @@ func (p *part[ID, R]) remove(id ID, o purgatory.Outcome) *call[ID, R] {
 func (p *part[ID, R]) removeLocked(c *call[ID, R], o purgatory.Outcome) {
 	delete(p.calls, c.id)
 	now := now()
-	p.tally.end(o, now-c.began)
+	p.tally.countOutcome(o, now-c.began)
 	if o == purgatory.Expired {
-		p.tally.expired(now - c.deadline)
+		p.tally.countLate(now - c.deadline)
 	}
 	if len(p.calls) < p.peak/shrinkAt && p.peak >= shrinkFrom {
 		p.shrinkLocked()
@@ -405,7 +405,7 @@ func (p *part[ID, R]) close(err error) map[ID]*call[ID, R] {
 	all := p.calls
 	p.calls = map[ID]*call[ID, R]{}
 	for _, c := range all {
-		p.tally.end(outcome, now()-c.began)
+		p.tally.countOutcome(outcome, now()-c.began)
 		p.group.table.unreserve()
 		c.outcome = outcome
 	}

@@ -16,29 +16,29 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// strange is a context whose methods are replaced by the functions that are set.
-type strange struct {
+// faultyContext is a context whose methods are replaced by the functions that are set.
+type faultyContext struct {
 	context.Context
 	err   func() error
 	done  func() <-chan struct{}
 	value func() any
 }
 
-func (c *strange) Err() error {
+func (c *faultyContext) Err() error {
 	if c.err != nil {
 		return c.err()
 	}
 	return c.Context.Err()
 }
 
-func (c *strange) Done() <-chan struct{} {
+func (c *faultyContext) Done() <-chan struct{} {
 	if c.done != nil {
 		return c.done()
 	}
 	return c.Context.Done()
 }
 
-func (c *strange) Value(key any) any {
+func (c *faultyContext) Value(key any) any {
 	if c.value != nil {
 		return c.value()
 	}
@@ -48,11 +48,11 @@ func (c *strange) Value(key any) any {
 // A context that panics, or ends its goroutine, at any time leaves no call and no timer behind.
 func TestContextMisbehaves(t *testing.T) {
 	for how, fail := range map[string]func(){"panics": func() { panic("no") }, "ends its goroutine": runtime.Goexit} {
-		for name, spoil := range map[string]func(c *strange){
+		for name, fault := range map[string]func(c *faultyContext){
 			"typed nil": nil,
-			"Done":      func(c *strange) { c.done = func() <-chan struct{} { fail(); return nil } },
-			"Err":       func(c *strange) { c.err = func() error { fail(); return nil } },
-			"Err, once done": func(c *strange) {
+			"Done":      func(c *faultyContext) { c.done = func() <-chan struct{} { fail(); return nil } },
+			"Err":       func(c *faultyContext) { c.err = func() error { fail(); return nil } },
+			"Err, once done": func(c *faultyContext) {
 				c.err = func() error {
 					if c.Context.Err() != nil {
 						fail()
@@ -61,7 +61,7 @@ func TestContextMisbehaves(t *testing.T) {
 				}
 				c.value = func() any { return nil }
 			},
-			"Value, once done": func(c *strange) { c.value = func() any { fail(); return nil } },
+			"Value, once done": func(c *faultyContext) { c.value = func() any { fail(); return nil } },
 		} {
 			for _, timeout := range []time.Duration{time.Hour, NoTimeout} {
 				t.Run(name+" "+how+" "+timeout.String(), func(t *testing.T) {
@@ -69,15 +69,15 @@ func TestContextMisbehaves(t *testing.T) {
 						c := table(t, Options{MaxPending: 1})
 						parent, cancel := context.WithTimeout(context.Background(), time.Second)
 						defer cancel()
-						var ctx *strange
-						if spoil != nil {
-							ctx = &strange{Context: parent}
-							spoil(ctx)
+						var ctx *faultyContext
+						if fault != nil {
+							ctx = &faultyContext{Context: parent}
+							fault(ctx)
 						}
 						returned := false
 						go func() {
 							defer func() { _ = recover() }()
-							_, _ = c.Do(ctx, 1, timeout, nothing)
+							_, _ = c.Do(ctx, 1, timeout, sendNothing)
 							returned = true
 						}()
 						time.Sleep(time.Minute)
@@ -86,7 +86,7 @@ func TestContextMisbehaves(t *testing.T) {
 						st := c.Stats()
 						require.Zero(t, st.Pending, "the call is left behind")
 						require.Zero(t, st.Wheel.Pending, "its timer is left behind")
-						require.NoError(t, c.Go(1, time.Hour, nothing, func(string, error) {}))
+						require.NoError(t, c.Go(1, time.Hour, sendNothing, func(string, error) {}))
 						require.True(t, c.Reply(1, ""))
 					})
 				})
@@ -101,8 +101,8 @@ func TestContextWithoutAnError(t *testing.T) {
 		c := table(t, Options{})
 		closed := make(chan struct{})
 		close(closed)
-		ctx := &strange{Context: context.Background(), done: func() <-chan struct{} { return closed }}
-		_, err := c.Do(ctx, 1, time.Hour, nothing)
+		ctx := &faultyContext{Context: context.Background(), done: func() <-chan struct{} { return closed }}
+		_, err := c.Do(ctx, 1, time.Hour, sendNothing)
 		require.ErrorIs(t, err, context.Canceled)
 	})
 }
@@ -114,8 +114,8 @@ func TestZeroValues(t *testing.T) {
 	discard := func(string, error) {}
 	for name, uses := range map[string][]func(){
 		"calls: the zero Table is not usable, make one with New": {
-			func() { _, _ = c.Do(t.Context(), 1, time.Second, nothing) },
-			func() { _ = c.Go(1, time.Second, nothing, discard) },
+			func() { _, _ = c.Do(t.Context(), 1, time.Second, sendNothing) },
+			func() { _ = c.Go(1, time.Second, sendNothing, discard) },
 			func() { c.Reply(1, "") },
 			func() { c.Fail(1, io.EOF) },
 			func() { c.Group() },
@@ -126,8 +126,8 @@ func TestZeroValues(t *testing.T) {
 			func() { _ = c.Shutdown(t.Context()) },
 		},
 		"calls: the zero Group is not usable, make one with Table.Group": {
-			func() { _, _ = g.Do(t.Context(), 1, time.Second, nothing) },
-			func() { _ = g.Go(1, time.Second, nothing, discard) },
+			func() { _, _ = g.Do(t.Context(), 1, time.Second, sendNothing) },
+			func() { _ = g.Go(1, time.Second, sendNothing, discard) },
 			func() { g.Reply(1, "") },
 			func() { g.Fail(1, io.EOF) },
 			func() { g.CloseWithError(nil) },
@@ -148,7 +148,7 @@ func TestStatsWaitingIsBounded(t *testing.T) {
 	c := table(t, Options{MaxPending: 1})
 	discard := func(string, error) {}
 	first, held, last := c.Group(), c.Group(), c.Group()
-	require.NoError(t, first.Go(1, time.Hour, nothing, discard))
+	require.NoError(t, first.Go(1, time.Hour, sendNothing, discard))
 	held.parts[0].mu.Lock() // the group is busy
 	stats := make(chan Stats)
 	go func() { stats <- c.Stats() }()
@@ -156,28 +156,28 @@ func TestStatsWaitingIsBounded(t *testing.T) {
 		runtime.Gosched()
 	}
 	require.True(t, first.Reply(1, ""))
-	require.NoError(t, last.Go(1, time.Hour, nothing, discard))
+	require.NoError(t, last.Go(1, time.Hour, sendNothing, discard))
 	held.parts[0].mu.Unlock()
 	require.LessOrEqual(t, (<-stats).Pending, 1)
 }
 
 // If a reply has taken its call but not yet delivered it when the context is done, Do returns
 // the reply.
-func TestReplyComesWithTheCancel(t *testing.T) {
+func TestReplyRacesCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var got []string
 		go func() {
-			r, err := c.Do(ctx, 1, time.Minute, nothing)
+			r, err := c.Do(ctx, 1, time.Minute, sendNothing)
 			require.NoError(t, err)
 			got = append(got, r)
 		}()
 		synctest.Wait()
-		taken := c.own.part(1).remove(1, purgatory.Completed)
+		taken := c.ungrouped.part(1).remove(1, purgatory.Completed)
 		cancel()
 		synctest.Wait()
-		require.Empty(t, got, "Do returns before it is told how the call ended")
+		require.Empty(t, got, "Do returns before it has the outcome")
 		taken.end("one", nil)
 		synctest.Wait()
 		require.Equal(t, []string{"one"}, got)
@@ -193,7 +193,7 @@ func TestPanicsAreReported(t *testing.T) {
 	reported := func(hook func(timingwheel.Panic)) []string {
 		log.Reset()
 		c := table(t, Options{OnPanic: hook})
-		require.NoError(t, c.Go(1, time.Minute, nothing, func(string, error) { panic("done panics") }))
+		require.NoError(t, c.Go(1, time.Minute, sendNothing, func(string, error) { panic("done panics") }))
 		require.NotPanics(t, func() { require.True(t, c.Reply(1, "")) })
 		lines := strings.Split(log.String(), "\n")
 		return lines[:len(lines)-1]
@@ -207,11 +207,11 @@ func TestPanicsAreReported(t *testing.T) {
 	require.Len(t, lines, 2)
 	require.Contains(t, lines[0], `panic="done panics"`)
 	require.Contains(t, lines[1], `panic="the hook panics"`)
-	slog.SetDefault(slog.New(panicking{slog.DiscardHandler}))
+	slog.SetDefault(slog.New(panickingHandler{slog.DiscardHandler}))
 	require.Empty(t, reported(nil))
 }
 
-// panicking is a logger's handler.
-type panicking struct{ slog.Handler }
+// panickingHandler is a logger's handler.
+type panickingHandler struct{ slog.Handler }
 
-func (panicking) Enabled(context.Context, slog.Level) bool { panic("the logger panics") }
+func (panickingHandler) Enabled(context.Context, slog.Level) bool { panic("the logger panics") }

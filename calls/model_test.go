@@ -63,7 +63,7 @@ func runModel(t *testing.T, run []byte) {
 		var err error
 		m.table, err = New[int, string](Options{MaxPending: modelMax})
 		require.NoError(t, err)
-		m.groups = [modelGroups]*Group[int, string]{m.table.own, m.table.Group(), m.table.Group()}
+		m.groups = [modelGroups]*Group[int, string]{m.table.ungrouped, m.table.Group(), m.table.Group()}
 		for i := range m.waiting {
 			m.waiting[i] = map[int]*modelCall{}
 		}
@@ -88,29 +88,29 @@ func (m *model) held() (n int) {
 	return n
 }
 
-func (m *model) step(what, which byte) {
-	i, id := int(which)%modelGroups, int(which/modelGroups)%modelIDs
+func (m *model) step(action, target byte) {
+	i, id := int(target)%modelGroups, int(target/modelGroups)%modelIDs
 	g, c := m.groups[i], m.waiting[i][id]
 	// Timeouts and steps of the clock are whole milliseconds, and a tick is half of one: a call
 	// expires exactly on time.
-	timeout := time.Duration(which/16+1) * time.Millisecond
-	if which%8 == 7 {
+	timeout := time.Duration(target/16+1) * time.Millisecond
+	if target%8 == 7 {
 		timeout = NoTimeout
 	}
-	switch what % 10 {
+	switch action % 10 {
 	case 0, 1, 2: // Go; now and then its send fails, or is replied to at once
 		m.calls++
 		number := m.calls
 		send := func() error { return nil }
 		var sent *ending
-		switch what / 10 % 6 {
+		switch action / 10 % 6 {
 		case 0:
 			send, sent = func() error { return errModelSend }, &ending{number, "", errModelSend}
 		case 1:
 			send, sent = func() error { g.Reply(id, "within"); return errModelSend }, &ending{number, "within", nil}
 		}
 		err := g.Go(id, timeout, send, func(r string, err error) { m.got <- ending{number, r, err} })
-		if want := m.refusal(i, c); want != nil {
+		if want := m.wantError(i, c); want != nil {
 			require.ErrorIs(m.t, err, want)
 			return
 		}
@@ -125,7 +125,7 @@ func (m *model) step(what, which byte) {
 		m.calls++
 		number := m.calls
 		ctx, cancel := context.WithCancel(context.Background())
-		want := m.refusal(i, c)
+		want := m.wantError(i, c)
 		if want == nil {
 			m.enter(i, id, number, timeout, cancel)
 		} else {
@@ -142,7 +142,7 @@ func (m *model) step(what, which byte) {
 		require.Equal(m.t, c != nil, g.Reply(id, reply))
 		m.ended(i, id, c, reply, nil)
 	case 7:
-		if which >= 128 {
+		if target >= 128 {
 			require.Equal(m.t, c != nil, g.Fail(id, errModelFail))
 			m.ended(i, id, c, "", errModelFail)
 		} else if c != nil {
@@ -152,7 +152,7 @@ func (m *model) step(what, which byte) {
 			}
 		}
 	case 8:
-		pass := time.Duration(which%20) * time.Millisecond
+		pass := time.Duration(target%20) * time.Millisecond
 		time.Sleep(pass)
 		synctest.Wait()
 		now := time.Since(m.start)
@@ -164,7 +164,7 @@ func (m *model) step(what, which byte) {
 			}
 		}
 	case 9:
-		if what < 230 || i == 0 {
+		if action < 230 || i == 0 {
 			return // connections are lost rarely
 		}
 		if m.closed[i] == nil {
@@ -178,8 +178,8 @@ func (m *model) step(what, which byte) {
 	}
 }
 
-// refusal returns the error that a call of a group gets at once.
-func (m *model) refusal(i int, c *modelCall) error {
+// wantError returns the error that a call of a group gets at once.
+func (m *model) wantError(i int, c *modelCall) error {
 	switch {
 	case m.closed[i] != nil:
 		m.counts.RefusedClosed++
@@ -247,7 +247,7 @@ func (m *model) compare() {
 	m.want = nil
 	st := m.table.Stats()
 	require.Equal(m.t, m.held(), st.Pending)
-	require.Equal(m.t, m.held(), int(m.table.waiting.Load()))
+	require.Equal(m.t, m.held(), int(m.table.pending.Load()))
 	got8 := [...]uint64{st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed, st.Duplicates, st.RefusedFull, st.RefusedClosed, st.Unmatched}
 	c := m.counts
 	want8 := [...]uint64{c.Completed, c.Expired, c.Cancelled, c.Closed, c.Failed, c.Duplicates, c.RefusedFull, c.RefusedClosed, c.Unmatched}

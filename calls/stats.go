@@ -58,24 +58,24 @@ func (t *Table[ID, R]) Stats() Stats {
 	st := Stats{Name: t.options.Name, Wheel: t.wheel.Stats()}
 	st.Ready, st.Overdue = t.backlog.waiting()
 	t.mu.Lock()
-	sum, groups := t.gone.clone(), slices.Clone(t.groups)
-	sum.refusedClosed += t.afterwards.refusedClosed.Load()
-	sum.unmatched += t.afterwards.unmatched.Load()
+	sum, groups := t.closedTally.clone(), slices.Clone(t.groups)
+	sum.refusedClosed += t.lateCounts.refusedClosed.Load()
+	sum.unmatched += t.lateCounts.unmatched.Load()
 	t.mu.Unlock()
 	for _, g := range groups {
-		if g != t.own {
+		if g != t.ungrouped {
 			st.Groups++
 		}
 		for i := range g.parts {
 			p := &g.parts[i]
 			p.mu.Lock()
 			st.Pending += len(p.calls)
-			sum.add(&p.tally) // even if gone includes it by now: the copy in sum does not
+			sum.add(&p.tally) // even if closedTally includes it by now: the copy in sum does not
 			p.mu.Unlock()
 		}
 	}
-	if most := t.options.MaxPending; most > 0 {
-		st.Pending = min(st.Pending, most) // another group may have used freed capacity in between
+	if limit := t.options.MaxPending; limit > 0 {
+		st.Pending = min(st.Pending, limit) // another group may have used freed capacity in between
 	}
 	for o, h := range sum.waited {
 		if h != nil {
@@ -98,15 +98,15 @@ type tally struct {
 	duplicates, refusedFull, refusedClosed, unmatched uint64
 }
 
-func (y *tally) end(o purgatory.Outcome, waited time.Duration) {
+func (y *tally) countOutcome(o purgatory.Outcome, waited time.Duration) {
 	if y.waited[o] == nil {
 		y.waited[o] = new(histogram.Durations)
 	}
 	y.waited[o].Add(waited)
 }
 
-// expired counts how late a call has expired.
-func (y *tally) expired(late time.Duration) {
+// countLate counts how late a call has expired.
+func (y *tally) countLate(late time.Duration) {
 	if y.late == nil {
 		y.late = new(histogram.Durations)
 	}

@@ -49,20 +49,20 @@ type Options struct {
 // panic. It runs goroutines until it is shut down. All methods are safe for use from any
 // goroutine, done functions included.
 type Table[ID comparable, R any] struct {
-	options Options
-	wheel   *timingwheel.Wheel[*call[ID, R]]
-	own     *Group[ID, R] // for the table's own methods
-	free    sync.Pool     // *call, with an empty channel or none
-	waiting atomic.Int64  // number of calls, if MaxPending bounds it
-	backlog backlog[ID, R]
+	options   Options
+	wheel     *timingwheel.Wheel[*call[ID, R]]
+	ungrouped *Group[ID, R] // for the table's own methods
+	free      sync.Pool     // *call, with an empty channel or none
+	pending   atomic.Int64  // number of calls, if MaxPending bounds it
+	backlog   backlog[ID, R]
 
-	// afterwards counts events of groups whose counts have been added to gone.
-	afterwards struct{ unmatched, refusedClosed atomic.Uint64 }
+	// lateCounts counts events of groups whose counts have been added to closedTally.
+	lateCounts struct{ unmatched, refusedClosed atomic.Uint64 }
 
-	mu     sync.Mutex
-	closed bool            // guarded by mu
-	groups []*Group[ID, R] // guarded by mu: groups that are not closed, and own
-	gone   tally           // guarded by mu: counts of closed groups
+	mu          sync.Mutex
+	closed      bool            // guarded by mu
+	groups      []*Group[ID, R] // guarded by mu: groups that are not closed, and ungrouped
+	closedTally tally           // guarded by mu: counts of closed groups
 }
 
 // New makes a table. It costs one goroutine while no call expires. An option out of range
@@ -81,13 +81,13 @@ func New[ID comparable, R any](o Options) (*Table[ID, R], error) {
 		o.OnPanic = logPanic
 	}
 	t := &Table[ID, R]{options: o}
-	t.backlog.most = o.Workers
+	t.backlog.limit = o.Workers
 	var err error
 	t.wheel, err = timingwheel.New(t.expire, timingwheel.Options{Name: o.Name, Tick: o.Tick, Workers: o.Workers + 1, OnPanic: o.OnPanic})
 	if err != nil {
 		return nil, fmt.Errorf("calls: %w", err)
 	}
-	t.own = t.open(ownParts(runtime.GOMAXPROCS(0)))
+	t.ungrouped = t.open(ungroupedParts(runtime.GOMAXPROCS(0)))
 	return t, nil
 }
 
@@ -99,7 +99,7 @@ func (t *Table[ID, R]) Group() *Group[ID, R] {
 }
 
 func (t *Table[ID, R]) mustBeMade() {
-	if t.own == nil {
+	if t.ungrouped == nil {
 		panic("calls: the zero Table is not usable, make one with New")
 	}
 }
@@ -109,13 +109,13 @@ func (t *Table[ID, R]) open(parts int) *Group[ID, R] {
 	t.mu.Lock()
 	closed := t.closed
 	if !closed {
-		g.place = len(t.groups)
+		g.index = len(t.groups)
 		t.groups = append(t.groups, g)
 	}
 	t.mu.Unlock()
 	if closed { // no other goroutine refers to g
 		for i := range g.parts {
-			g.parts[i].cause, g.parts[i].gone = ErrClosed, true
+			g.parts[i].cause, g.parts[i].merged = ErrClosed, true
 		}
 	}
 	return g
@@ -124,25 +124,25 @@ func (t *Table[ID, R]) open(parts int) *Group[ID, R] {
 // Do is [Group.Do] for calls outside groups.
 func (t *Table[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, send func() error) (R, error) {
 	t.mustBeMade()
-	return t.own.Do(ctx, id, timeout, send)
+	return t.ungrouped.Do(ctx, id, timeout, send)
 }
 
 // Go is [Group.Go] for calls outside groups.
 func (t *Table[ID, R]) Go(id ID, timeout time.Duration, send func() error, done func(R, error)) error {
 	t.mustBeMade()
-	return t.own.Go(id, timeout, send, done)
+	return t.ungrouped.Go(id, timeout, send, done)
 }
 
 // Reply is [Group.Reply] for calls outside groups.
 func (t *Table[ID, R]) Reply(id ID, reply R) bool {
 	t.mustBeMade()
-	return t.own.Reply(id, reply)
+	return t.ungrouped.Reply(id, reply)
 }
 
 // Fail is [Group.Fail] for calls outside groups.
 func (t *Table[ID, R]) Fail(id ID, err error) bool {
 	t.mustBeMade()
-	return t.own.Fail(id, err)
+	return t.ungrouped.Fail(id, err)
 }
 
 // All returns an iterator over the pending calls of all groups; see [Group.All].
@@ -176,7 +176,7 @@ func (t *Table[ID, R]) Oldest(n int) []Waiting[ID] {
 	return top.Sorted()
 }
 
-// all returns the groups that are not closed, and own.
+// all returns the groups that are not closed, and ungrouped.
 func (t *Table[ID, R]) all() []*Group[ID, R] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -219,17 +219,17 @@ func (t *Table[ID, R]) closeGroups(groups []*Group[ID, R], err error) (n int) {
 	return n
 }
 
-// remove forgets a group whose calls have ended, and keeps its counts.
+// remove removes a group whose calls have ended, and keeps its counts.
 func (t *Table[ID, R]) remove(g *Group[ID, R]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if g.place == nowhere {
+	if g.index == notListed {
 		return
 	}
 	last := len(t.groups) - 1
 	moved := t.groups[last]
-	t.groups[g.place], moved.place = moved, g.place
-	g.place = nowhere
+	t.groups[g.index], moved.index = moved, g.index
+	g.index = notListed
 	t.groups[last] = nil
 	t.groups = t.groups[:last]
 	if n := cap(t.groups); n >= 64 && last <= n/4 {
@@ -238,8 +238,8 @@ func (t *Table[ID, R]) remove(g *Group[ID, R]) {
 	for i := range g.parts {
 		p := &g.parts[i]
 		p.mu.Lock()
-		t.gone.add(&p.tally) // p.tally stays: Stats may be about to add it to its old copy of gone
-		p.gone = true
+		t.closedTally.add(&p.tally) // p.tally stays: Stats may be about to add it to its old copy of closedTally
+		p.merged = true
 		p.mu.Unlock()
 	}
 }
@@ -261,18 +261,18 @@ func (t *Table[ID, R]) Shutdown(ctx context.Context) error {
 
 // reserve counts a call, and reports false if MaxPending calls already wait.
 func (t *Table[ID, R]) reserve() bool {
-	most := int64(t.options.MaxPending)
-	if most == 0 {
+	limit := int64(t.options.MaxPending)
+	if limit == 0 {
 		return true
 	}
 	// Do not Add first and undo it on failure: a caller could then be refused, although there
 	// is capacity, because of another one that is refused too.
 	for {
-		n := t.waiting.Load()
-		if n >= most {
+		n := t.pending.Load()
+		if n >= limit {
 			return false
 		}
-		if t.waiting.CompareAndSwap(n, n+1) {
+		if t.pending.CompareAndSwap(n, n+1) {
 			return true
 		}
 	}
@@ -280,6 +280,6 @@ func (t *Table[ID, R]) reserve() bool {
 
 func (t *Table[ID, R]) unreserve() {
 	if t.options.MaxPending > 0 {
-		t.waiting.Add(-1)
+		t.pending.Add(-1)
 	}
 }

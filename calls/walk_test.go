@@ -12,18 +12,18 @@ import (
 // A walk takes the lock for a bounded number of calls at a time, however many are pending in
 // the group: calls that end while the loop's body runs are not yielded, except those of the
 // batch already copied.
-func TestAllLetsOthersHaveTheLock(t *testing.T) {
+func TestAllReleasesTheLock(t *testing.T) {
 	c := table(t, Options{})
 	g := c.Group()
 	const n = 10_000
 	left := map[int]bool{} // pending and not yet yielded
 	for id := range n {
-		require.NoError(t, g.Go(id, time.Hour, nothing, func(string, error) {}))
+		require.NoError(t, g.Go(id, time.Hour, sendNothing, func(string, error) {}))
 		left[id] = true
 	}
-	met := 0
+	seen := 0
 	for w := range g.All() {
-		met++
+		seen++
 		delete(left, w.ID)
 		for id := range left {
 			require.True(t, g.Reply(id, ""))
@@ -32,7 +32,7 @@ func TestAllLetsOthersHaveTheLock(t *testing.T) {
 		}
 	}
 	require.Empty(t, left)
-	require.Less(t, met, n*3/4, "one is met for each that ends")
+	require.Less(t, seen, n*3/4, "one is yielded for each that ends")
 }
 
 // However calls begin and end during a walk, and the map grows and shrinks, each call that is
@@ -44,7 +44,7 @@ func TestAllWhileCallsComeAndGo(t *testing.T) {
 		g := c.Group()
 		next := 0
 		start := func() {
-			require.NoError(t, g.Go(next, time.Hour, nothing, func(string, error) {}))
+			require.NoError(t, g.Go(next, time.Hour, sendNothing, func(string, error) {}))
 			next++
 		}
 		const n = 10_000
@@ -52,10 +52,10 @@ func TestAllWhileCallsComeAndGo(t *testing.T) {
 			start()
 		}
 		stays := func(id int) bool { return id%16 == 0 }
-		met, leaving, steps, left := map[int]int{}, rng.Perm(n), 0, map[int]int{}
+		seen, leaving, steps, left := map[int]int{}, rng.Perm(n), 0, map[int]int{}
 		at := []int{0, 4, 20, 60}[seed%4] // number of calls that end at each step
 		for w := range g.All() {
-			met[w.ID]++
+			seen[w.ID]++
 			steps++
 			if at, ended := left[w.ID]; ended {
 				require.Less(t, steps-at, batch)
@@ -73,9 +73,9 @@ func TestAllWhileCallsComeAndGo(t *testing.T) {
 		}
 		for id := range next {
 			if stays(id) && id < n {
-				require.Equal(t, 1, met[id], "call %d, seed %d", id, seed)
+				require.Equal(t, 1, seen[id], "call %d, seed %d", id, seed)
 			}
-			require.LessOrEqual(t, met[id], 1, "call %d, seed %d", id, seed)
+			require.LessOrEqual(t, seen[id], 1, "call %d, seed %d", id, seed)
 		}
 	}
 }
@@ -85,37 +85,37 @@ func TestAllOfAGroupThatCloses(t *testing.T) {
 	c := table(t, Options{})
 	g := c.Group()
 	for id := range 10 * batch {
-		require.NoError(t, g.Go(id, time.Hour, nothing, func(string, error) {}))
+		require.NoError(t, g.Go(id, time.Hour, sendNothing, func(string, error) {}))
 	}
-	met := 0
+	seen := 0
 	for range g.All() {
-		if met++; met == 1 {
+		if seen++; seen == 1 {
 			require.Equal(t, 10*batch, g.CloseWithError(nil))
 		}
 	}
-	require.Equal(t, batch, met)
+	require.Equal(t, batch, seen)
 }
 
 // A loop that breaks, or panics, leaves no lock held.
-func TestAllIsLeft(t *testing.T) {
+func TestAllEndsEarly(t *testing.T) {
 	c := table(t, Options{})
 	g := c.open(2)
 	for id := 0; len(g.parts[0].calls) < 2*batch || len(g.parts[1].calls) == 0; id++ {
-		require.NoError(t, g.Go(id, time.Hour, nothing, func(string, error) {}))
+		require.NoError(t, g.Go(id, time.Hour, sendNothing, func(string, error) {}))
 	}
 	for _, all := range []iter.Seq[Waiting[int]]{g.All(), c.All()} {
 		for _, last := range []int{1, batch, batch + 1, 2 * batch} {
-			met := 0
+			seen := 0
 			for range all {
-				if met++; met == last {
+				if seen++; seen == last {
 					break
 				}
 			}
-			require.Equal(t, last, met)
+			require.Equal(t, last, seen)
 			require.PanicsWithValue(t, "no", func() {
-				met := 0
+				seen := 0
 				for range all {
-					if met++; met == last {
+					if seen++; seen == last {
 						panic("no")
 					}
 				}

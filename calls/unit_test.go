@@ -16,10 +16,10 @@ import (
 
 // A call that ends just before its worker would queue it does not enter the backlog.
 func TestBacklogRefusesEndedCalls(t *testing.T) {
-	b := backlog[int, string]{most: 1}
+	b := backlog[int, string]{limit: 1}
 	first, ended, waits, last := new(call[int, string]), new(call[int, string]), new(call[int, string]), new(call[int, string])
 	b.remove(ended)
-	require.Nil(t, b.begin(ended), "although there is room for it")
+	require.Nil(t, b.begin(ended), "although there is capacity for it")
 	require.Zero(t, b.running)
 	require.Same(t, first, b.begin(first))
 	require.Nil(t, b.begin(ended))
@@ -39,13 +39,13 @@ func TestBacklogRefusesEndedCalls(t *testing.T) {
 // A worker that arrives while others wait begins with the first of them, even if a goroutine
 // that has ended freed its capacity.
 func TestBacklogIsFirstInFirstOut(t *testing.T) {
-	b := backlog[int, string]{most: 1}
+	b := backlog[int, string]{limit: 1}
 	first, second, third := new(call[int, string]), new(call[int, string]), new(call[int, string])
 	require.Same(t, first, b.begin(first))
-	require.False(t, b.leave(), "no call is left")
+	require.False(t, b.removeWorker(), "no call is left")
 	require.Same(t, first, b.begin(first))
 	require.Nil(t, b.begin(second))
-	require.True(t, b.leave(), "a call is left")
+	require.True(t, b.removeWorker(), "a call is left")
 	require.Same(t, second, b.begin(third), "it overtakes an older one")
 	require.Same(t, third, b.next())
 	require.Nil(t, b.next())
@@ -60,9 +60,9 @@ func TestBacklogIsFirstInFirstOut(t *testing.T) {
 func TestTally(t *testing.T) {
 	y := tally{duplicates: 1, refusedFull: 2, refusedClosed: 3, unmatched: 4}
 	for _, o := range []purgatory.Outcome{purgatory.Completed, purgatory.Expired, purgatory.Completed} {
-		y.end(o, time.Second)
+		y.countOutcome(o, time.Second)
 	}
-	y.expired(time.Millisecond)
+	y.countLate(time.Millisecond)
 	require.NotPanics(t, func() {
 		sum := y.clone()
 		require.Equal(t, y, sum)
@@ -80,15 +80,15 @@ func TestDefaultWorkers(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for processors, want := range map[int]int{1: 4, 4: 4, 6: 6} {
 		runtime.GOMAXPROCS(processors)
-		require.Equal(t, want, table(t, Options{}).backlog.most)
+		require.Equal(t, want, table(t, Options{}).backlog.limit)
 		require.Equal(t, processors, runtime.GOMAXPROCS(0))
 	}
 }
 
 // A power of two, at least eight for each processor up to 1,024.
-func TestOwnParts(t *testing.T) {
+func TestUngroupedParts(t *testing.T) {
 	for processors, want := range map[int]int{1: 8, 2: 16, 3: 32, 127: 1024, 128: 1024, 129: 1024, 1000: 1024} {
-		require.Equal(t, want, ownParts(processors), "%d processors", processors)
+		require.Equal(t, want, ungroupedParts(processors), "%d processors", processors)
 	}
 }
 
@@ -103,8 +103,8 @@ func TestWheelIsFull(t *testing.T) {
 	for range 2 {
 		require.ErrorIs(t, table.Go(1, time.Hour, send, func(string, error) {}), ErrFull)
 	}
-	require.Zero(t, table.waiting.Load())
-	require.NoError(t, table.Go(1, NoTimeout, send, func(string, error) {}), "a place is lost")
+	require.Zero(t, table.pending.Load())
+	require.NoError(t, table.Go(1, NoTimeout, send, func(string, error) {}), "the capacity was not freed")
 }
 
 // The record of an expired call can be used again like others: its timer will not call it.
