@@ -21,7 +21,7 @@ import (
 )
 
 // ownAnswers makes Serve give each of its own answers to polls of h, in a bubble.
-func ownAnswers(t *testing.T, h func(serve http.HandlerFunc) http.HandlerFunc, see func(t *testing.T, status int, w *httptest.ResponseRecorder)) {
+func ownAnswers(t *testing.T, h func(handler http.HandlerFunc) http.HandlerFunc, check func(t *testing.T, status int, w *httptest.ResponseRecorder)) {
 	for name, c := range map[string]struct {
 		status int
 		query  string
@@ -39,7 +39,7 @@ func ownAnswers(t *testing.T, h func(serve http.HandlerFunc) http.HandlerFunc, s
 			synctest.Test(t, func(t *testing.T) {
 				// A KeepAwake that sends no byte, but sets the headers early.
 				p := polls(t, Options{KeepAwake: time.Hour, Client: func(*http.Request) string { return "" }, MaxPerClient: 1, OnError: func(*http.Request, error) {}})
-				serve := h(func(w http.ResponseWriter, r *http.Request) {
+				handler := h(func(w http.ResponseWriter, r *http.Request) {
 					require.False(t, p.Serve(w, r, func(context.Context, time.Duration) error {
 						time.Sleep(time.Second)
 						return c.end
@@ -48,19 +48,19 @@ func ownAnswers(t *testing.T, h func(serve http.HandlerFunc) http.HandlerFunc, s
 				var others sync.WaitGroup
 				defer others.Wait()
 				if name == "limited" {
-					others.Go(func() { ask(serve, httptest.NewRequest(http.MethodGet, "/", nil)) })
+					others.Go(func() { serve(handler, httptest.NewRequest(http.MethodGet, "/", nil)) })
 					synctest.Wait()
 				}
-				w := ask(serve, httptest.NewRequest(http.MethodGet, "/"+c.query, nil))
+				w := serve(handler, httptest.NewRequest(http.MethodGet, "/"+c.query, nil))
 				require.Equal(t, c.status, w.Code)
-				see(t, c.status, w)
+				check(t, c.status, w)
 			})
 		})
 	}
 }
 
 // Without KeepAwake no byte is sent while a poll waits.
-func TestNothingIsSent(t *testing.T) {
+func TestNoByteWithoutKeepAwake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := hook(func(int) error { return io.ErrClosedPipe }) // an error ends any sending
 		require.True(t, polls(t, Options{}).Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), func(context.Context, time.Duration) error {
@@ -123,7 +123,7 @@ func TestCancelled(t *testing.T) {
 				var failed []error
 				p := polls(t, Options{OnError: func(_ *http.Request, err error) { failed = append(failed, err) }})
 				time.AfterFunc(time.Second, func() { f.p.CancelForKey("feed", c.cause) })
-				w := ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil))
+				w := serve(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil))
 				require.Equal(t, c.status, w.Code)
 				require.Equal(t, c.status == http.StatusServiceUnavailable, w.Header().Get("Retry-After") != "")
 				require.Empty(t, w.Header().Get("Connection"))
@@ -147,7 +147,7 @@ func TestDefault(t *testing.T) {
 }
 
 // Headers that a handler has set for its answer are not sent with another answer.
-func TestHeadersAreTheAnswers(t *testing.T) {
+func TestHandlerHeadersAreRemoved(t *testing.T) {
 	ownAnswers(t, func(serve http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			for name, value := range map[string]string{

@@ -17,8 +17,9 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// broken makes one poll that must be aborted, and returns the part of its answer that was sent.
-func broken(t *testing.T, h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+// serveAborted makes one poll that must be aborted, and returns the part of its answer that was
+// sent.
+func serveAborted(t *testing.T, h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
 	require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(w, r) })
@@ -30,28 +31,28 @@ func TestKeepAwake(t *testing.T) {
 		f := newFeed(t, purgatory.Options{})
 		p := polls(t, Options{KeepAwake: time.Second})
 		began := time.Now()
-		resp := ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=3.5", nil))
+		resp := serve(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=3.5", nil))
 		require.InDelta(t, 3.5, time.Since(began).Seconds(), 0.01)
-		require.Equal(t, http.StatusOK, resp.Code, "it has gone out with the first byte")
+		require.Equal(t, http.StatusOK, resp.Code, "it is sent with the first byte")
 		require.Equal(t, "\n\n\n", resp.Body.String())
 		require.True(t, resp.Flushed)
 		time.AfterFunc(2500*time.Millisecond, f.add)
-		require.Equal(t, "\n\n1", ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil)).Body.String())
-		require.Equal(t, http.StatusOK, ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=0", nil)).Code)
+		require.Equal(t, "\n\n1", serve(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil)).Body.String())
+		require.Equal(t, http.StatusOK, serve(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=0", nil)).Code)
 
 		// No byte is sent when the time has passed, nor before the first one is due.
 		f = newFeed(t, purgatory.Options{})
-		require.Equal(t, "\n\n", ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=3", nil)).Body.String())
+		require.Equal(t, "\n\n", serve(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=3", nil)).Body.String())
 		for _, wait := range []string{"0.5", "1"} {
-			require.Equal(t, http.StatusNoContent, ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait="+wait, nil)).Code)
+			require.Equal(t, http.StatusNoContent, serve(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait="+wait, nil)).Code)
 		}
 		// The Preference-Applied header is sent with the first byte.
 		f = newFeed(t, purgatory.Options{})
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Prefer", "wait=3")
-		require.Equal(t, "wait=3", ask(f.serve(p), r).Result().Header.Get("Preference-Applied"))
+		require.Equal(t, "wait=3", serve(f.serve(p), r).Result().Header.Get("Preference-Applied"))
 		// No byte is sent to a request whose answer has no body.
-		require.Equal(t, http.StatusNoContent, ask(f.serve(p), httptest.NewRequest(http.MethodHead, "/?wait=3", nil)).Code)
+		require.Equal(t, http.StatusNoContent, serve(f.serve(p), httptest.NewRequest(http.MethodHead, "/?wait=3", nil)).Code)
 		require.Equal(t, Stats{Ready: 2, Expired: 6}, p.Stats())
 
 		// The context of await ends when Serve returns.
@@ -65,9 +66,9 @@ func TestKeepAwake(t *testing.T) {
 }
 
 // A timer that has fired while its poll ended sends no byte.
-func TestKeeperHasEnded(t *testing.T) {
+func TestKeepAliveAfterItsEnd(t *testing.T) {
 	w := httptest.NewRecorder()
-	k := keeper{conversation: &conversation{w: w, control: http.NewResponseController(w)}, each: time.Hour}
+	k := keepAlive{exchange: &exchange{w: w, control: http.NewResponseController(w)}, interval: time.Hour}
 	k.start()
 	k.stop()
 	k.tick()
@@ -76,7 +77,7 @@ func TestKeeperHasEnded(t *testing.T) {
 }
 
 // Only the handler uses the writer once Serve has returned.
-func TestKeepAwakeHandsTheWriterBack(t *testing.T) {
+func TestKeepAwakeReleasesTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
 		time.AfterFunc(1500*time.Millisecond, f.add) // while a byte is being written
@@ -97,7 +98,7 @@ func TestKeepAwakeHandsTheWriterBack(t *testing.T) {
 }
 
 // Once a byte has been sent, a poll that is neither ready nor expired is aborted.
-func TestKeepAwakeBreaksOff(t *testing.T) {
+func TestKeepAwakeAbortsTheResponse(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(f *feed, cancel context.CancelFunc)
 		want Stats
@@ -110,7 +111,7 @@ func TestKeepAwakeBreaksOff(t *testing.T) {
 				f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(1500*time.Millisecond, func() { c.end(f, cancel) })
-				w := broken(t, f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+				w := serveAborted(t, f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
 				require.Equal(t, "\n", w.Body.String())
 				require.Equal(t, c.want, p.Stats())
 			})
@@ -120,7 +121,7 @@ func TestKeepAwakeBreaksOff(t *testing.T) {
 		var failed []error
 		p := polls(t, Options{KeepAwake: time.Second, OnError: func(_ *http.Request, err error) { failed = append(failed, err) }})
 		for _, err := range []error{io.ErrUnexpectedEOF, purgatory.ErrFull, purgatory.ErrCancelled} {
-			w := broken(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w := serveAborted(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				p.Serve(w, r, func(context.Context, time.Duration) error {
 					time.Sleep(2500 * time.Millisecond)
 					return err
@@ -175,8 +176,8 @@ func TestKeepAwakeDeadline(t *testing.T) {
 		err  error
 		want []time.Duration
 	}{
-		"written": {nil, []time.Duration{lastByte, 0}},
-		"failed":  {io.ErrClosedPipe, []time.Duration{lastByte}},
+		"written": {nil, []time.Duration{lastByteTimeout, 0}},
+		"failed":  {io.ErrClosedPipe, []time.Duration{lastByteTimeout}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -215,12 +216,12 @@ func TestKeepAwakeCannotFlush(t *testing.T) {
 
 // A poll keeps its capacity in the purgatory while bytes are sent: a poll that arrives then
 // does not displace it.
-func TestKeepAwakeKeepsItsPlace(t *testing.T) {
+func TestKeepAwakeKeepsItsCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed(t, purgatory.Options{MaxPending: 1})
 		p, others := polls(t, Options{KeepAwake: time.Second}), polls(t, Options{})
 		w := hook(func(int) error {
-			require.Equal(t, http.StatusServiceUnavailable, ask(f.serve(others), httptest.NewRequest(http.MethodGet, "/", nil)).Code)
+			require.Equal(t, http.StatusServiceUnavailable, serve(f.serve(others), httptest.NewRequest(http.MethodGet, "/", nil)).Code)
 			return nil
 		})
 		began, awaits := time.Now(), 0
@@ -251,16 +252,16 @@ func TestKeepAwakeNeedsFlush(t *testing.T) {
 		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
 		hidden := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(p)(opaque{w}, r) })
 		began := time.Now()
-		resp := ask(hidden, httptest.NewRequest(http.MethodGet, "/?wait=5", nil))
+		resp := serve(hidden, httptest.NewRequest(http.MethodGet, "/?wait=5", nil))
 		require.InDelta(t, 5, time.Since(began).Seconds(), 0.001)
 		require.Equal(t, http.StatusNoContent, resp.Code)
 		require.Empty(t, resp.Body)
 
 		through := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(p)(open{w}, r) })
-		require.Equal(t, "\n\n", ask(through, httptest.NewRequest(http.MethodGet, "/?wait=2.5", nil)).Body.String())
+		require.Equal(t, "\n\n", serve(through, httptest.NewRequest(http.MethodGet, "/?wait=2.5", nil)).Body.String())
 
 		time.AfterFunc(2500*time.Millisecond, f.p.Close)
-		resp = ask(hidden, httptest.NewRequest(http.MethodGet, "/?wait=5", nil))
+		resp = serve(hidden, httptest.NewRequest(http.MethodGet, "/?wait=5", nil))
 		require.Equal(t, http.StatusServiceUnavailable, resp.Code)
 		require.NotEmpty(t, resp.Header().Get("Retry-After"))
 		require.Equal(t, Stats{Expired: 2, Refused: 1}, p.Stats())

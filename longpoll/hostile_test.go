@@ -15,20 +15,20 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// strange is a context with one replaced method: Value, which finds the server, or Done.
-type strange struct {
+// faultyContext is a context with one replaced method: Value, which finds the server, or Done.
+type faultyContext struct {
 	context.Context
 	value, done func()
 }
 
-func (c strange) Value(key any) any {
+func (c faultyContext) Value(key any) any {
 	if key == http.ServerContextKey {
 		c.value()
 	}
 	return c.Context.Value(key)
 }
 
-func (c strange) Done() <-chan struct{} {
+func (c faultyContext) Done() <-chan struct{} {
 	c.done()
 	return c.Context.Done()
 }
@@ -61,8 +61,8 @@ func TestNoPollIsLeftBehind(t *testing.T) {
 			await func()
 		}{
 			"await":           {context.Background(), nil, fail},
-			"Value":           {strange{server, fail, nothing}, nil, nothing},
-			"Done":            {strange{server, nothing, fail}, nil, nothing},
+			"Value":           {faultyContext{server, fail, nothing}, nil, nothing},
+			"Done":            {faultyContext{server, nothing, fail}, nil, nothing},
 			"the header":      {context.Background(), unwritable{httptest.NewRecorder(), fail}, nothing},
 			"the deadline":    {server, unwritable{httptest.NewRecorder(), fail}, nothing},
 			"Options.OnError": {context.Background(), nil, nothing},

@@ -64,8 +64,8 @@ func polls(t testing.TB, o Options) *Polls {
 	return p
 }
 
-// ask makes one poll, without a network.
-func ask(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+// serve makes one poll, without a network.
+func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
@@ -76,14 +76,14 @@ func TestAnsweredWhenReady(t *testing.T) {
 		f, p := newFeed(t, purgatory.Options{}), polls(t, Options{})
 		time.AfterFunc(time.Second, f.add)
 		began := time.Now()
-		resp := ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil))
+		resp := serve(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil))
 		require.Equal(t, http.StatusOK, resp.Code)
 		require.Equal(t, "1", resp.Body.String())
 		require.Equal(t, time.Second, time.Since(began))
 		require.Equal(t, Stats{Ready: 1}, p.Stats())
 
 		// At once, because it is already ready.
-		resp = ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=0", nil))
+		resp = serve(f.serve(p), httptest.NewRequest(http.MethodGet, "/?wait=0", nil))
 		require.Equal(t, http.StatusOK, resp.Code)
 	})
 }
@@ -97,10 +97,10 @@ func TestWaitIsServeByDefault(t *testing.T) {
 			}
 		})
 		began := time.Now()
-		require.Equal(t, http.StatusNoContent, ask(h, httptest.NewRequest(http.MethodGet, "/", nil)).Code)
+		require.Equal(t, http.StatusNoContent, serve(h, httptest.NewRequest(http.MethodGet, "/", nil)).Code)
 		require.InDelta(t, 30, time.Since(began).Seconds(), 0.001)
 		time.AfterFunc(time.Second, f.add)
-		require.Equal(t, "1", ask(h, httptest.NewRequest(http.MethodGet, "/", nil)).Body.String())
+		require.Equal(t, "1", serve(h, httptest.NewRequest(http.MethodGet, "/", nil)).Body.String())
 	})
 }
 
@@ -114,18 +114,18 @@ func TestWaitGoals(t *testing.T) {
 				_, _ = fmt.Fprint(w, n.Load())
 			}
 		})
-		require.Equal(t, http.StatusNoContent, ask(h, httptest.NewRequest(http.MethodGet, "/?wait=1", nil)).Code)
+		require.Equal(t, http.StatusNoContent, serve(h, httptest.NewRequest(http.MethodGet, "/?wait=1", nil)).Code)
 		for i := range 2 {
 			time.AfterFunc(time.Duration(i+1)*time.Second, func() { n.Add(1); th.Advance("feed", n.Load()) })
 		}
 		began := time.Now()
-		require.Equal(t, "2", ask(h, httptest.NewRequest(http.MethodGet, "/", nil)).Body.String())
+		require.Equal(t, "2", serve(h, httptest.NewRequest(http.MethodGet, "/", nil)).Body.String())
 		require.Equal(t, 2*time.Second, time.Since(began))
 		require.NoError(t, th.Shutdown(t.Context()))
 	})
 }
 
-func TestHowLong(t *testing.T) {
+func TestRequestedWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed(t, purgatory.Options{})
 		p := polls(t, Options{Wait: 10 * time.Second, MaxWait: 20 * time.Second, Query: "for"})
@@ -157,7 +157,7 @@ func TestHowLong(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/"+c.query, nil)
 			r.Header["Prefer"] = c.prefer
 			began := time.Now()
-			resp := ask(f.serve(p), r)
+			resp := serve(f.serve(p), r)
 			waited := time.Since(began)
 			require.Equal(t, http.StatusNoContent, resp.Code, c)
 			require.GreaterOrEqual(t, waited, c.want, c)
@@ -167,7 +167,7 @@ func TestHowLong(t *testing.T) {
 		for _, bad := range []string{"soon", "-1", "-1s", "NaN", "1 2", "5x", strings.Repeat("9", 10_000) + "x", "<script>"} {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.URL.RawQuery = "for=" + strings.ReplaceAll(bad, " ", "+")
-			resp := ask(f.serve(p), r)
+			resp := serve(f.serve(p), r)
 			require.Equal(t, http.StatusBadRequest, resp.Code, bad)
 			text := resp.Body.String()
 			require.Contains(t, text, "for is ")
@@ -184,12 +184,12 @@ func TestFullAndClosed(t *testing.T) {
 		f := newFeed(t, purgatory.Options{MaxPending: 1})
 		p := polls(t, Options{RetryAfter: 5 * time.Second})
 		first := make(chan *httptest.ResponseRecorder, 1)
-		go func() { first <- ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil)) }()
+		go func() { first <- serve(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil)) }()
 		synctest.Wait()
 		require.Equal(t, 1, p.Stats().Pending)
 		seen := map[int]bool{}
 		for range 200 {
-			resp := ask(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil))
+			resp := serve(f.serve(p), httptest.NewRequest(http.MethodGet, "/", nil))
 			require.Equal(t, http.StatusServiceUnavailable, resp.Code)
 			require.Empty(t, resp.Header().Get("Connection"))
 			after, err := strconv.Atoi(resp.Header().Get("Retry-After"))
@@ -217,28 +217,28 @@ func TestClientsAreBounded(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		for _, client := range []string{"a", "a", "b"} {
-			wg.Go(func() { require.Equal(t, "1", ask(f.serve(p), from(client)).Body.String()) })
+			wg.Go(func() { require.Equal(t, "1", serve(f.serve(p), from(client)).Body.String()) })
 		}
 		synctest.Wait()
 		require.Equal(t, 2, p.Stats().Clients)
-		resp := ask(f.serve(p), from("a"))
+		resp := serve(f.serve(p), from("a"))
 		require.Equal(t, http.StatusTooManyRequests, resp.Code)
 		require.NotEmpty(t, resp.Header().Get("Retry-After"))
-		wg.Go(func() { require.Equal(t, "1", ask(f.serve(p), from("b")).Body.String()) })
+		wg.Go(func() { require.Equal(t, "1", serve(f.serve(p), from("b")).Body.String()) })
 		synctest.Wait()
 		// One of two polls leaves, and another can take its capacity.
 		ctx, hangUp := context.WithCancel(t.Context())
 		for range 2 {
-			go ask(f.serve(p), from("c").WithContext(ctx))
+			go serve(f.serve(p), from("c").WithContext(ctx))
 			synctest.Wait()
 			ctx = t.Context()
 		}
 		hangUp()
 		synctest.Wait()
-		wg.Go(func() { require.Equal(t, "1", ask(f.serve(p), from("c")).Body.String()) })
+		wg.Go(func() { require.Equal(t, "1", serve(f.serve(p), from("c")).Body.String()) })
 		synctest.Wait()
 		require.Equal(t, Stats{Pending: 6, Clients: 3, Disconnected: 1, Limited: 1}, p.Stats())
-		require.Equal(t, http.StatusTooManyRequests, ask(f.serve(p), from("c")).Code)
+		require.Equal(t, http.StatusTooManyRequests, serve(f.serve(p), from("c")).Code)
 		f.add()
 		wg.Wait()
 		synctest.Wait()
@@ -269,17 +269,17 @@ func TestCheckPanics(t *testing.T) {
 func TestOptions(t *testing.T) {
 	client := func(*http.Request) string { return "" }
 	for want, o := range map[string]Options{
-		"Options.Wait is 1ns, must be from 1ms to 24h0m0s":                                    {Wait: 1},
-		"Options.Wait is 48h0m0s, must be from 1ms to 24h0m0s":                                {Wait: 48 * time.Hour},
-		"Options.MaxWait is 1s, must be from 30s to 24h0m0s":                                  {MaxWait: time.Second},
-		"Options.KeepAwake is 1ms, must be 0 or at least 10ms":                                {KeepAwake: time.Millisecond},
-		"Options.KeepAwake is -1ns, must be 0 or at least 10ms":                               {KeepAwake: -1},
-		"Options.RetryAfter is 1ms, must be from 1s to 1h0m0s":                                {RetryAfter: time.Millisecond},
-		"Options.MaxPerClient is 0, must be at least 1 beside Options.Client, and 0 without":  {Client: client},
-		"Options.MaxPerClient is 3, must be at least 1 beside Options.Client, and 0 without":  {MaxPerClient: 3},
-		"Options.MaxPerClient is -1, must be at least 1 beside Options.Client, and 0 without": {Client: client, MaxPerClient: -1},
-		"Options.KeepAwake is 2562047h47m16.854775807s, must be from 0s to 24h0m0s":           {KeepAwake: math.MaxInt64},
-		"Options.MaxWait is -1ns, must be from 30s to 24h0m0s":                                {MaxWait: -1},
+		"Options.Wait is 1ns, must be from 1ms to 24h0m0s":                                     {Wait: 1},
+		"Options.Wait is 48h0m0s, must be from 1ms to 24h0m0s":                                 {Wait: 48 * time.Hour},
+		"Options.MaxWait is 1s, must be from 30s to 24h0m0s":                                   {MaxWait: time.Second},
+		"Options.KeepAwake is 1ms, must be 0 or at least 10ms":                                 {KeepAwake: time.Millisecond},
+		"Options.KeepAwake is -1ns, must be 0 or at least 10ms":                                {KeepAwake: -1},
+		"Options.RetryAfter is 1ms, must be from 1s to 1h0m0s":                                 {RetryAfter: time.Millisecond},
+		"Options.MaxPerClient is 0, must be at least 1 with Options.Client, and 0 without it":  {Client: client},
+		"Options.MaxPerClient is 3, must be at least 1 with Options.Client, and 0 without it":  {MaxPerClient: 3},
+		"Options.MaxPerClient is -1, must be at least 1 with Options.Client, and 0 without it": {Client: client, MaxPerClient: -1},
+		"Options.KeepAwake is 2562047h47m16.854775807s, must be from 0s to 24h0m0s":            {KeepAwake: math.MaxInt64},
+		"Options.MaxWait is -1ns, must be from 30s to 24h0m0s":                                 {MaxWait: -1},
 	} {
 		_, err := New(o)
 		require.EqualError(t, err, "longpoll: "+want)
@@ -288,7 +288,7 @@ func TestOptions(t *testing.T) {
 	require.Equal(t, time.Hour, p.options.MaxWait)
 }
 
-func FuzzAsked(f *testing.F) {
+func FuzzRequestedWait(f *testing.F) {
 	for _, s := range []string{"wait=3", `x, wait="4";y`, "wait=,", "=", "wait=18446744073709551616"} {
 		f.Add(s, "wait=1.5")
 	}
@@ -298,7 +298,7 @@ func FuzzAsked(f *testing.F) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Prefer", prefer)
 		r.URL.RawQuery = query
-		wait, _, err := p.asked(r)
+		wait, _, err := p.requestedWait(r)
 		if err == nil && (wait < 0 || wait > p.options.MaxWait) {
 			t.Fatalf("%v", wait)
 		}

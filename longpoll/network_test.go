@@ -247,7 +247,7 @@ func TestServersTimeoutBehindAMiddleware(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Prefer", "wait=30")
 		r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{WriteTimeout: 20 * time.Second}))
-		require.Equal(t, "wait=15", ask(f.serve(p), r).Header().Get("Preference-Applied"))
+		require.Equal(t, "wait=15", serve(f.serve(p), r).Header().Get("Preference-Applied"))
 	})
 }
 
@@ -312,7 +312,7 @@ func TestHangUp(t *testing.T) {
 }
 
 // The bytes of KeepAwake are sent while the poll waits.
-func TestKeepAwakeGoesOut(t *testing.T) {
+func TestKeepAwakeIsSent(t *testing.T) {
 	f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: 10 * time.Millisecond})
 	url := start(t, f.serve(p))
 	resp, err := http.Get(url)

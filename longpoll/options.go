@@ -47,14 +47,14 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	fill := func(d *time.Duration, to time.Duration) {
+	setDefault := func(d *time.Duration, to time.Duration) {
 		if *d == 0 {
 			*d = to
 		}
 	}
-	fill(&o.Wait, 30*time.Second)
-	fill(&o.MaxWait, max(60*time.Second, o.Wait))
-	fill(&o.RetryAfter, time.Second)
+	setDefault(&o.Wait, 30*time.Second)
+	setDefault(&o.MaxWait, max(60*time.Second, o.Wait))
+	setDefault(&o.RetryAfter, time.Second)
 	if o.Query == "" {
 		o.Query = "wait"
 	}
@@ -79,7 +79,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("longpoll: Options.KeepAwake is %v, must be 0 or at least 10ms", o.KeepAwake)
 	}
 	if o.MaxPerClient < 0 || (o.Client == nil) != (o.MaxPerClient == 0) {
-		return o, fmt.Errorf("longpoll: Options.MaxPerClient is %d, must be at least 1 beside Options.Client, and 0 without", o.MaxPerClient)
+		return o, fmt.Errorf("longpoll: Options.MaxPerClient is %d, must be at least 1 with Options.Client, and 0 without it", o.MaxPerClient)
 	}
 	return o, nil
 }

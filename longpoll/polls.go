@@ -137,7 +137,7 @@ func (p *Polls) Stats() Stats {
 // quarters of the WriteTimeout, so that it can still be answered.
 func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx context.Context, timeout time.Duration) error) bool {
 	p.mustBeMade()
-	wait, preferred, err := p.asked(r)
+	wait, preferred, err := p.requestedWait(r)
 	if err != nil {
 		p.count(func(st *Stats) { st.Invalid++ })
 		reply(w, http.StatusBadRequest, err.Error())
@@ -158,26 +158,26 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 			p.leave(client, func(st *Stats) { st.Failed++ })
 		}
 	}()
-	c := conversation{polls: p, w: w, control: http.NewResponseController(w)}
-	wait = c.writeWithin(r, wait)
-	applied := func() {
+	c := exchange{polls: p, w: w, control: http.NewResponseController(w)}
+	wait = c.extendWriteDeadline(r, wait)
+	setApplied := func() {
 		if preferred {
 			w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(wait/time.Second)))
 		}
 	}
 	if p.options.KeepAwake > 0 { // sent with the first byte; otherwise set later, to save memory
-		applied()
+		setApplied()
 	}
 	err = c.wait(r, wait, await)
-	applied()
-	c.writeWithin(r, 0)
+	setApplied()
+	c.extendWriteDeadline(r, 0)
 	switch {
 	case err == nil:
 		leave(func(st *Stats) { st.Ready++ })
 		return true
-	case errors.Is(err, purgatory.ErrExpired) && !c.broken:
+	case errors.Is(err, purgatory.ErrExpired) && !c.writeFailed:
 		leave(func(st *Stats) { st.Expired++ })
-		if !c.begun {
+		if !c.headerSent {
 			reply(w, http.StatusNoContent, "")
 		}
 	case errors.Is(err, purgatory.ErrFull):
@@ -187,7 +187,7 @@ func (p *Polls) Serve(w http.ResponseWriter, r *http.Request, await func(ctx con
 		leave(func(st *Stats) { st.Refused++ })
 		w.Header().Set("Connection", "close")
 		c.retryLater("the server is shutting down")
-	case r.Context().Err() != nil || c.broken:
+	case r.Context().Err() != nil || c.writeFailed:
 		leave(func(st *Stats) { st.Disconnected++ })
 		c.retryLater("the poll was ended") // not read if the client has disconnected
 	case errors.Is(err, purgatory.ErrCancelled):

@@ -27,8 +27,8 @@ type stalled struct {
 	data chan string   // HTTP/2: the answer's data, and its end
 }
 
-// stall makes a poll, and returns when its header has arrived.
-func stall(t *testing.T, client *http.Client, path string, http2 bool) *stalled {
+// startStalled makes a poll, and returns when its header has arrived.
+func startStalled(t *testing.T, client *http.Client, path string, http2 bool) *stalled {
 	t.Helper()
 	conn, err := client.Transport.(*http.Transport).DialContext(t.Context(), "", "")
 	require.NoError(t, err)
@@ -62,8 +62,8 @@ func (c *stalled) get(path string) io.ReadCloser {
 	return resp.Body
 }
 
-// take reads an answer's data, and reports how it ended.
-func take(body io.ReadCloser) string {
+// readAll reads an answer's data, and reports how it ended.
+func readAll(body io.ReadCloser) string {
 	b, err := io.ReadAll(body)
 	if errors.Join(err, body.Close()) != nil {
 		return string(b) + ", broken off"
@@ -106,14 +106,14 @@ func (c *stalled) read(header chan<- struct{}) {
 // resume reads the data, and reports how it ended.
 func (c *stalled) resume() string {
 	if c.body != nil {
-		return take(c.body)
+		return readAll(c.body)
 	}
 	c.frame(8, 0, 1, []byte{0, 0, 255, 255}) // WINDOW_UPDATE
 	return <-c.data
 }
 
-// A client that reads no data delays the end of its poll for at most lastByte.
-func TestKeepAwakeIsNotTaken(t *testing.T) {
+// A client that reads no data delays the end of its poll for at most lastByteTimeout.
+func TestKeepAwakeIsNotRead(t *testing.T) {
 	for _, http2 := range inBubbles() {
 		for _, timeout := range []time.Duration{0, 24 * time.Hour} {
 			t.Run(fmt.Sprintf("http2=%t/WriteTimeout=%v", http2, timeout), func(t *testing.T) {
@@ -125,10 +125,10 @@ func TestKeepAwakeIsNotTaken(t *testing.T) {
 						f.serve(p)(w, r)
 					}), http2, func(s *http.Server) { s.WriteTimeout = timeout })
 					began := time.Now()
-					stall(t, client, "/?wait=2.5", http2)
+					startStalled(t, client, "/?wait=2.5", http2)
 					require.Equal(t, time.Second, time.Since(began))
 					<-ended
-					require.InDelta(t, (2500*time.Millisecond + lastByte).Seconds(), time.Since(began).Seconds(), 0.01)
+					require.InDelta(t, (2500*time.Millisecond + lastByteTimeout).Seconds(), time.Since(began).Seconds(), 0.01)
 					require.Equal(t, Stats{Disconnected: 1}, p.Stats())
 				})
 			})
@@ -137,14 +137,14 @@ func TestKeepAwakeIsNotTaken(t *testing.T) {
 }
 
 // A client that reads no data does not block its server's shutdown.
-func TestKeepAwakeIsNotTakenInAShutdown(t *testing.T) {
+func TestKeepAwakeIsNotReadDuringShutdown(t *testing.T) {
 	for _, http2 := range inBubbles() {
 		t.Run(fmt.Sprintf("http2=%t", http2), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
 				srv, client := startInBubble(t, f.serve(p), http2, nil)
 				srv.RegisterOnShutdown(f.p.Close)
-				stall(t, client, "/", http2)
+				startStalled(t, client, "/", http2)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				require.NoError(t, srv.Shutdown(ctx))
@@ -156,9 +156,9 @@ func TestKeepAwakeIsNotTakenInAShutdown(t *testing.T) {
 
 // If the byte is read in time, the answer has its whole time, and so has the connection's next
 // request.
-func TestKeepAwakeIsTakenLate(t *testing.T) {
+func TestKeepAwakeIsReadLate(t *testing.T) {
 	for _, http2 := range inBubbles() {
-		for _, timeout := range []time.Duration{0, 3 * lastByte} {
+		for _, timeout := range []time.Duration{0, 3 * lastByteTimeout} {
 			t.Run(fmt.Sprintf("http2=%t/WriteTimeout=%v", http2, timeout), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f, p := newFeed(t, purgatory.Options{}), polls(t, Options{KeepAwake: time.Second})
@@ -166,14 +166,14 @@ func TestKeepAwakeIsTakenLate(t *testing.T) {
 						if p.Serve(w, r, func(ctx context.Context, timeout time.Duration) error {
 							return f.p.Await(ctx, timeout, func() bool { return f.n.Load() > 0 }, "feed")
 						}) {
-							time.Sleep(2 * lastByte)
+							time.Sleep(2 * lastByteTimeout)
 							_, _ = io.WriteString(w, "answer")
 						}
 					}), http2, func(s *http.Server) { s.WriteTimeout = timeout })
-					c := stall(t, client, "/", http2)
+					c := startStalled(t, client, "/", http2)
 					time.Sleep(time.Millisecond) // the byte is being written
 					f.add()
-					time.Sleep(lastByte / 2)
+					time.Sleep(lastByteTimeout / 2)
 					require.Equal(t, Stats{Pending: 1}, p.Stats())
 					require.Equal(t, "\nanswer, whole", c.resume())
 					require.Equal(t, Stats{Ready: 1}, p.Stats())
@@ -181,7 +181,7 @@ func TestKeepAwakeIsTakenLate(t *testing.T) {
 						return
 					}
 					time.Sleep(time.Minute)
-					require.Equal(t, "answer, whole", take(c.get("/")))
+					require.Equal(t, "answer, whole", readAll(c.get("/")))
 				})
 			})
 		}

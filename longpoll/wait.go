@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// asked returns how long a poll must wait; preferred reports whether the Prefer header set it.
-// An invalid Prefer header is ignored, as the RFC requires; an error concerns the query.
-func (p *Polls) asked(r *http.Request) (wait time.Duration, preferred bool, err error) {
+// requestedWait returns how long a poll must wait; preferred reports whether the Prefer header
+// set it. An invalid Prefer header is ignored, as the RFC requires; an error concerns the query.
+func (p *Polls) requestedWait(r *http.Request) (wait time.Duration, preferred bool, err error) {
 	wait = p.options.Wait
 	if seconds, ok := preferredWait(r.Header.Values("Prefer")); ok {
 		wait, preferred = clamp(float64(seconds)*float64(time.Second)), true

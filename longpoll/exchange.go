@@ -8,55 +8,55 @@ import (
 	"time"
 )
 
-// conversation is one poll and its answer.
-type conversation struct {
+// exchange is one poll and its answer.
+type exchange struct {
 	polls   *Polls
 	w       http.ResponseWriter
 	control *http.ResponseController
 
-	// While a poll waits, only the keeper uses these and w.
+	// While a poll waits, only the keepAlive uses these and w.
 
-	begun  bool // the status and bytes may have been sent: only a body can follow
-	broken bool // a byte could not be written
+	headerSent  bool // the status and bytes may have been sent: only a body can follow
+	writeFailed bool // a byte could not be written
 }
 
 // wait calls await and, with KeepAwake, sends a byte now and then until it returns.
-func (c *conversation) wait(r *http.Request, wait time.Duration, await func(context.Context, time.Duration) error) error {
-	ctx, each := r.Context(), c.polls.options.KeepAwake
-	if each == 0 || wait <= each || r.Method == http.MethodHead { // HEAD has no body
+func (c *exchange) wait(r *http.Request, wait time.Duration, await func(context.Context, time.Duration) error) error {
+	ctx, interval := r.Context(), c.polls.options.KeepAwake
+	if interval == 0 || wait <= interval || r.Method == http.MethodHead { // HEAD has no body
 		return await(ctx, wait)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	k := keeper{conversation: c, each: each, until: time.Now().Add(wait), cancel: cancel}
+	k := keepAlive{exchange: c, interval: interval, deadline: time.Now().Add(wait), cancel: cancel}
 	k.start()
 	defer k.stop()
 	return await(ctx, wait)
 }
 
 // retryLater answers with a Retry-After.
-func (c *conversation) retryLater(text string) {
+func (c *exchange) retryLater(text string) {
 	c.abort()
 	c.polls.retryLater(c.w, http.StatusServiceUnavailable, text)
 }
 
-func (c *conversation) fail(text string) {
+func (c *exchange) fail(text string) {
 	c.abort()
 	reply(c.w, http.StatusInternalServerError, text)
 }
 
 // abort aborts the response if a part of it has been sent.
-func (c *conversation) abort() {
-	if c.begun {
+func (c *exchange) abort() {
+	if c.headerSent {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// writeWithin moves the deadline for writing the answer, if the server has one: to its
+// extendWriteDeadline moves the deadline for writing the answer, if the server has one: to its
 // WriteTimeout after the last moment at which the poll can end. It returns how long the poll
 // can wait, which is less if the deadline cannot be moved. Without a WriteTimeout it sets no
 // deadline: net/http would not reset it for the connection's next request.
-func (c *conversation) writeWithin(r *http.Request, wait time.Duration) time.Duration {
+func (c *exchange) extendWriteDeadline(r *http.Request, wait time.Duration) time.Duration {
 	srv, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
 	if srv == nil || srv.WriteTimeout <= 0 {
 		return wait
@@ -70,59 +70,59 @@ func (c *conversation) writeWithin(r *http.Request, wait time.Duration) time.Dur
 	return wait
 }
 
-// lastByte bounds the writing of a byte that is in progress when its poll ends.
-const lastByte = 5 * time.Second
+// lastByteTimeout bounds the writing of a byte that is in progress when its poll ends.
+const lastByteTimeout = 5 * time.Second
 
-// keeper sends a byte now and then while a poll waits. It has no goroutine in between.
-type keeper struct {
-	*conversation
-	each   time.Duration
-	until  time.Time // the end of the poll; no byte is sent afterwards
-	cancel context.CancelFunc
+// keepAlive sends a byte now and then while a poll waits. It has no goroutine in between.
+type keepAlive struct {
+	*exchange
+	interval time.Duration
+	deadline time.Time // the end of the poll; no byte is sent afterwards
+	cancel   context.CancelFunc
 
 	mu      sync.Mutex
 	timer   *time.Timer // guarded by mu
-	sending bool        // guarded by mu: tick is using the writer, begun and broken
+	sending bool        // guarded by mu: tick is using the writer, headerSent and writeFailed
 	ended   bool        // guarded by mu: no byte is sent any more
 	sent    sync.Cond   // signalled when sending ends; L is &mu
 
-	panicked any // the writer's panic; synchronized as begun is
+	panicked any // the writer's panic; synchronized as headerSent is
 }
 
-func (k *keeper) start() {
+func (k *keepAlive) start() {
 	k.sent.L = &k.mu
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.timer = time.AfterFunc(k.each, k.tick)
+	k.timer = time.AfterFunc(k.interval, k.tick)
 }
 
 // stop returns when the writer is not used any more, and never will be. It repeats a panic of
 // the writer, on the handler's goroutine.
-func (k *keeper) stop() {
+func (k *keepAlive) stop() {
 	k.mu.Lock()
 	k.ended = true
 	k.timer.Stop()
 	sending := k.sending
 	k.mu.Unlock()
 	if sending {
-		k.finish()
+		k.awaitWrite()
 	}
 	if k.panicked != nil {
 		panic(k.panicked)
 	}
 }
 
-// finish waits for the byte that is being written, for at most lastByte if the writer accepts a
-// deadline. Without a server's WriteTimeout a client that accepts no data would block it for
-// ever, and with it the handler and the server's Shutdown.
-func (k *keeper) finish() {
-	bounded := k.control.SetWriteDeadline(time.Now().Add(lastByte)) == nil
+// awaitWrite waits for the byte that is being written, for at most lastByteTimeout if the writer
+// accepts a deadline. Without a server's WriteTimeout a client that accepts no data would block
+// it for ever, and with it the handler and the server's Shutdown.
+func (k *keepAlive) awaitWrite() {
+	bounded := k.control.SetWriteDeadline(time.Now().Add(lastByteTimeout)) == nil
 	k.mu.Lock()
 	for k.sending {
 		k.sent.Wait()
 	}
 	k.mu.Unlock()
-	if bounded && !k.broken {
+	if bounded && !k.writeFailed {
 		// Remove the deadline for the answer, and for the connection's next request: net/http
 		// sets a new deadline only with a WriteTimeout. A deadline that the handler has set
 		// before Serve is lost, because it cannot be read.
@@ -131,7 +131,7 @@ func (k *keeper) finish() {
 }
 
 // tick sends a byte and schedules the next one.
-func (k *keeper) tick() {
+func (k *keepAlive) tick() {
 	k.mu.Lock()
 	ended := k.ended
 	k.sending = !ended
@@ -140,35 +140,35 @@ func (k *keeper) tick() {
 		return
 	}
 	more := false
-	k.broken = true // until send returns
+	k.writeFailed = true // until send returns
 	defer func() {
 		k.panicked = recover()
-		if k.broken {
+		if k.writeFailed {
 			k.cancel()
 		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.sending = false
 		k.sent.Signal()
-		if more && !k.ended && time.Until(k.until) > k.each {
-			k.timer.Reset(k.each)
+		if more && !k.ended && time.Until(k.deadline) > k.interval {
+			k.timer.Reset(k.interval)
 		}
 	}()
 	err := k.send()
 	more = err == nil
 	// A writer that buffers all output is not broken: the poll waits without further bytes.
-	k.broken = err != nil && !errors.Is(err, http.ErrNotSupported)
+	k.writeFailed = err != nil && !errors.Is(err, http.ErrNotSupported)
 }
 
 // send sends a byte. Before the first one it flushes: if the writer cannot, the error comes
 // while the status can still change.
-func (k *keeper) send() error {
-	if !k.begun {
+func (k *keepAlive) send() error {
+	if !k.headerSent {
 		err := k.control.Flush()
 		if errors.Is(err, http.ErrNotSupported) {
 			return err
 		}
-		if k.begun = true; err != nil {
+		if k.headerSent = true; err != nil {
 			return err
 		}
 	}
