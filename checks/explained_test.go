@@ -10,9 +10,9 @@ import (
 	"github.com/seed-782fa212/limbo/internal/linear"
 )
 
-// internal/linear, which explains the histories of engines without a dependency, gives the same
-// results as Porcupine.
-func TestExplainedAsPorcupineDoes(t *testing.T) {
+// internal/linear, which checks the histories of engines without a dependency, gives the same results as
+// Porcupine.
+func TestLinearizableAsPorcupineDoes(t *testing.T) {
 	// A call swaps a register for write, and returns its previous value.
 	type call struct{ write int }
 	step := func(state int, c call, answer int) (bool, int) { return answer == state, c.write }
@@ -41,7 +41,7 @@ func TestExplainedAsPorcupineDoes(t *testing.T) {
 		}
 		want := porcupine.CheckOperations(model, history)
 		found[want]++
-		require.Equal(t, want, linear.Explained(0, step, operations), "%+v", operations)
+		require.Equal(t, want, linear.Linearizable(0, step, operations), "%+v", operations)
 	}
 	require.Greater(t, min(found[true], found[false]), 300)
 }

@@ -270,6 +270,6 @@ func linearizable(f *fixture) {
 		f.drain() // so that the next round's claims find their own keys only
 	}
 	for key, calls := range byKey {
-		f.True(linear.Explained(keyState{}, keyState.step, calls), "the calls on %q have no order that explains their answers", key)
+		f.True(linear.Linearizable(keyState{}, keyState.step, calls), "the calls on %q have no order that explains their answers", key)
 	}
 }

@@ -23,8 +23,8 @@ type ranked struct {
 
 // New makes a Best for n items out of some expected number; there may be more.
 func New[T any](n, expected int) *Best[T] {
-	room := max(min(n, expected), 0)
-	return &Best[T]{n: n, items: make([]T, 0, room), ranks: make([]ranked, 0, room)}
+	capacity := max(min(n, expected), 0)
+	return &Best[T]{n: n, items: make([]T, 0, capacity), ranks: make([]ranked, 0, capacity)}
 }
 
 // full reports whether a further item would have to replace another. The ranks are a heap then.

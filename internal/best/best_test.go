@@ -20,7 +20,7 @@ func TestBest(t *testing.T) {
 			all = append(all, rank)
 			kept := slices.Sorted(slices.Values(b.items))
 			better := n > 0 && (len(kept) < n || rank > kept[0])
-			require.Equal(t, better, b.Accepts(rank), "%d beside %v, at most %d", rank, kept, n)
+			require.Equal(t, better, b.Accepts(rank), "%d with %v, at most %d", rank, kept, n)
 			if better {
 				b.Add(rank, rank)
 			}

@@ -17,21 +17,21 @@ type Operation[C, A any] struct {
 	Begin, End int64
 }
 
-// Explained reports whether operations are linearizable, starting with the given state of the
+// Linearizable reports whether operations are linearizable, starting with the given state of the
 // object. step makes one call: it reports whether the object would give this answer in a state,
 // and returns the state after the call.
 //
 // It tries orders depth first (Wing and Gong, 1993) and remembers dead ends (Lowe, 2017). Its
 // time is linear if few operations overlap, and in the worst case exponential in the number of
 // overlapping operations.
-func Explained[S comparable, C, A any](state S, step func(S, C, A) (bool, S), operations []Operation[C, A]) bool {
+func Linearizable[S comparable, C, A any](state S, step func(S, C, A) (bool, S), operations []Operation[C, A]) bool {
 	x := search[S, C, A]{
 		step: step,
 		operations: slices.SortedStableFunc(slices.Values(operations), func(a, b Operation[C, A]) int {
 			return cmp.Compare(a.Begin, b.Begin)
 		}),
-		made:  make([]byte, len(operations)),
-		stuck: map[place[S]]bool{},
+		made:     make([]byte, len(operations)),
+		deadEnds: map[node[S]]bool{},
 	}
 	return x.from(0, 0, state)
 }
@@ -40,11 +40,11 @@ type search[S comparable, C, A any] struct {
 	step       func(S, C, A) (bool, S)
 	operations []Operation[C, A] // by begin
 	made       []byte            // 1 for each operation that is in the order so far
-	stuck      map[place[S]]bool
+	deadEnds   map[node[S]]bool
 }
 
-// place is a node that the search can reach by several orders of the same operations.
-type place[S any] struct {
+// node is a state of the search that it can reach by several orders of the same operations.
+type node[S any] struct {
 	first int    // all operations before it are made
 	made  string // which of the later ones are made
 	state S
@@ -59,8 +59,8 @@ func (x *search[S, C, A]) from(first, beyond int, state S) bool {
 	if first == len(x.operations) {
 		return true
 	}
-	here := place[S]{first, string(x.made[first:beyond]), state}
-	if x.stuck[here] {
+	here := node[S]{first, string(x.made[first:beyond]), state}
+	if x.deadEnds[here] {
 		return false
 	}
 	// The next operation in the order begins before any of the others has ended.
@@ -79,6 +79,6 @@ func (x *search[S, C, A]) from(first, beyond int, state S) bool {
 			x.made[i] = 0
 		}
 	}
-	x.stuck[here] = true
+	x.deadEnds[here] = true
 	return false
 }

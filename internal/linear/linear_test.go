@@ -25,23 +25,23 @@ func read(value int, begin, end int64) Operation[call, int] {
 	return Operation[call, int]{call{}, value, begin, end}
 }
 
-func TestExplained(t *testing.T) {
+func TestLinearizable(t *testing.T) {
 	for name, c := range map[string]struct {
 		operations []Operation[call, int]
 		want       bool
 	}{
-		"none":                           {nil, true},
-		"one after the other":            {[]Operation[call, int]{write(1, 0, 1), read(1, 2, 3)}, true},
-		"a value that was not written":   {[]Operation[call, int]{write(1, 0, 1), read(2, 2, 3)}, false},
-		"the value before a write":       {[]Operation[call, int]{write(1, 0, 1), read(0, 2, 3)}, false},
-		"the value before one that goes": {[]Operation[call, int]{write(1, 0, 5), read(0, 2, 3)}, true},
-		"begins as another ends":         {[]Operation[call, int]{write(1, 0, 2), read(0, 2, 3)}, true},
-		"back to an older value":         {[]Operation[call, int]{write(1, 0, 9), read(1, 1, 2), read(0, 3, 4)}, false},
+		"none":                                 {nil, true},
+		"one after the other":                  {[]Operation[call, int]{write(1, 0, 1), read(1, 2, 3)}, true},
+		"a value that was not written":         {[]Operation[call, int]{write(1, 0, 1), read(2, 2, 3)}, false},
+		"the value before a write":             {[]Operation[call, int]{write(1, 0, 1), read(0, 2, 3)}, false},
+		"the value before a write in progress": {[]Operation[call, int]{write(1, 0, 5), read(0, 2, 3)}, true},
+		"begins as another ends":               {[]Operation[call, int]{write(1, 0, 2), read(0, 2, 3)}, true},
+		"back to an older value":               {[]Operation[call, int]{write(1, 0, 9), read(1, 1, 2), read(0, 3, 4)}, false},
 		"not in the order of their begins": {
 			[]Operation[call, int]{read(2, 6, 7), write(2, 1, 5), write(1, 0, 9), read(1, 2, 3)}, true,
 		},
 	} {
-		require.Equal(t, c.want, Explained(0, register, c.operations), name)
+		require.Equal(t, c.want, Linearizable(0, register, c.operations), name)
 	}
 }
 
@@ -51,11 +51,11 @@ func TestManyThatOverlap(t *testing.T) {
 	for i := range int64(18) {
 		operations = append(operations, write(1, i, 100))
 	}
-	require.True(t, Explained(0, register, append(operations, read(1, 50, 60))))
-	require.False(t, Explained(0, register, append(operations, read(2, 50, 60))))
+	require.True(t, Linearizable(0, register, append(operations, read(1, 50, 60))))
+	require.False(t, Linearizable(0, register, append(operations, read(2, 50, 60))))
 }
 
-// A history of calls that took effect between begin and end is explained, regardless of its
+// A history of calls that took effect between begin and end is linearizable, regardless of its
 // length.
 func TestLongHistory(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -69,13 +69,13 @@ func TestLongHistory(t *testing.T) {
 		}
 		operations = append(operations, o)
 	}
-	require.True(t, Explained(0, register, operations))
+	require.True(t, Linearizable(0, register, operations))
 	operations[len(operations)/2] = read(9, 10_000, 10_000)
-	require.False(t, Explained(0, register, operations))
+	require.False(t, Linearizable(0, register, operations))
 }
 
-// Explained gives the same result as trying every order.
-func TestExplainedLikeEveryOrder(t *testing.T) {
+// Linearizable gives the same result as trying every order.
+func TestLinearizableLikeEveryOrder(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	found := map[bool]int{}
 	for range 3000 {
@@ -90,7 +90,7 @@ func TestExplainedLikeEveryOrder(t *testing.T) {
 		}
 		want := everyOrder(0, operations)
 		found[want]++
-		require.Equal(t, want, Explained(0, register, operations), "%+v", operations)
+		require.Equal(t, want, Linearizable(0, register, operations), "%+v", operations)
 	}
 	require.Greater(t, min(found[true], found[false]), 500)
 }

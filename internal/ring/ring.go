@@ -10,8 +10,8 @@ type Queue[T any] struct {
 	n    int
 }
 
-// least is the minimum length of the array.
-const least = 64
+// minSize is the minimum length of the array.
+const minSize = 64
 
 // Len returns the number of values.
 func (q *Queue[T]) Len() int { return q.n }
@@ -55,13 +55,13 @@ func (q *Queue[T]) PopBack() {
 }
 
 func (q *Queue[T]) shrink() {
-	if len(q.ring) > least && q.n <= len(q.ring)/8 {
+	if len(q.ring) > minSize && q.n <= len(q.ring)/8 {
 		q.resize(len(q.ring) / 4) // a quarter, so that growth and shrinkage do not alternate
 	}
 }
 
 func (q *Queue[T]) resize(size int) {
-	ring := make([]T, max(least, size))
+	ring := make([]T, max(minSize, size))
 	for i := range q.n {
 		ring[i] = q.At(i)
 	}

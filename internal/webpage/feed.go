@@ -26,10 +26,10 @@ type Feed struct {
 	// before the first stream.
 	Timeout time.Duration
 
-	most  int
-	begin func() func(context.Context) ([]byte, time.Time)
-	ctx   context.Context
-	stop  context.CancelFunc
+	maxStreams int
+	begin      func() func(context.Context) ([]byte, time.Time)
+	ctx        context.Context
+	stop       context.CancelFunc
 
 	mu      sync.Mutex
 	streams int           // guarded by mu
@@ -38,11 +38,11 @@ type Feed struct {
 	next    chan struct{} // guarded by mu; closed when there is a newer event
 }
 
-// NewFeed returns a feed with at most most streams. With the first stream, the feed calls begin,
-// and then repeatedly the function that begin has returned: it returns an event, and the time of
-// its next call. Its context is cancelled by Close. Both run in the feed's goroutine.
-func NewFeed(most int, begin func() func(context.Context) ([]byte, time.Time)) *Feed {
-	f := &Feed{Timeout: WriteTimeout, most: most, begin: begin, next: make(chan struct{})}
+// NewFeed returns a feed with at most maxStreams streams. With the first stream, the feed calls
+// begin, and then repeatedly the function that begin has returned: it returns an event, and the
+// time of its next call. Its context is cancelled by Close. Both run in the feed's goroutine.
+func NewFeed(maxStreams int, begin func() func(context.Context) ([]byte, time.Time)) *Feed {
+	f := &Feed{Timeout: WriteTimeout, maxStreams: maxStreams, begin: begin, next: make(chan struct{})}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f
 }
@@ -73,7 +73,7 @@ func (f *Feed) join() error {
 	if f.ctx.Err() != nil {
 		return ErrClosed
 	}
-	if f.streams == f.most {
+	if f.streams == f.maxStreams {
 		return ErrTooMany
 	}
 	f.streams++
