@@ -49,7 +49,7 @@ const chunk = 128
 // queue for 128 elements at a time. During a loop the table of values does not shrink; an
 // iterator obtained by iter.Pull must therefore be stopped.
 func (q *Queue[T]) All() iter.Seq[Element[T]] {
-	q.mustBeNew()
+	q.mustBeMade()
 	return func(yield func(Element[T]) bool) {
 		q.mu.Lock()
 		end, last := len(q.heap.slots), q.heap.seq

@@ -24,7 +24,7 @@ const (
 
 // Queue is a blocking priority queue. Its elements can be taken once their deadlines have
 // passed, in order of deadline, and in order of arrival where deadlines are equal. Create one
-// with New; the zero Queue cannot be used, and a Queue must not be copied. All methods are safe
+// with New; the zero Queue is not usable, and a Queue must not be copied. All methods are safe
 // for concurrent use, and only Take and TakeElement block. The lock is a leaf: no call blocks
 // and no user code runs while it is held.
 type Queue[T any] struct {
@@ -61,10 +61,10 @@ func New[T any]() *Queue[T] {
 	return q
 }
 
-// mustBeNew panics for a zero Queue, before it fails in a less obvious way.
-func (q *Queue[T]) mustBeNew() {
+// mustBeMade panics for a zero Queue, before it fails in a less obvious way.
+func (q *Queue[T]) mustBeMade() {
 	if q.closed == nil {
-		panic("delayqueue: Queue was not created by New")
+		panic("delayqueue: the zero Queue is not usable, make one with New")
 	}
 }
 
@@ -79,7 +79,7 @@ func (q *Queue[T]) mustBeNew() {
 // it. A deadline without one (time.Date, time.Unix, a decoded time) is converted by the present
 // wall clock, to a millisecond, and does not follow that clock afterwards.
 func (q *Queue[T]) Push(v T, deadline time.Time) (Handle, error) {
-	q.mustBeNew()
+	q.mustBeMade()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.done {
@@ -101,7 +101,7 @@ func (q *Queue[T]) Push(v T, deadline time.Time) (Handle, error) {
 // finds nothing due (Stats.Stale), and sleeps again. Waking it sooner would cost the same
 // wake-up and make Remove slower.
 func (q *Queue[T]) Remove(h Handle) (v T, ok bool) {
-	q.mustBeNew()
+	q.mustBeMade()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i, ok := q.heap.find(h)
@@ -115,7 +115,7 @@ func (q *Queue[T]) Remove(h Handle) (v T, ok bool) {
 // whether it was still in the queue. Among equal deadlines it counts as newly added, even if
 // the deadline does not change. h stays valid. O(log n).
 func (q *Queue[T]) Reset(h Handle, deadline time.Time) bool {
-	q.mustBeNew()
+	q.mustBeMade()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i, ok := q.heap.find(h)
@@ -131,7 +131,7 @@ func (q *Queue[T]) Reset(h Handle, deadline time.Time) bool {
 // Peek returns the element with the earliest deadline, due or not, and leaves it in
 // the queue. It reports false if the queue is empty. O(1).
 func (q *Queue[T]) Peek() (e Element[T], ok bool) {
-	q.mustBeNew()
+	q.mustBeMade()
 	q.mu.Lock()
 	if ok = len(q.heap.items) > 0; ok {
 		e.set(q.base, &q.heap, 0)
@@ -142,7 +142,7 @@ func (q *Queue[T]) Peek() (e Element[T], ok bool) {
 
 // Len returns the number of elements in the queue, due or not. O(1).
 func (q *Queue[T]) Len() int {
-	q.mustBeNew()
+	q.mustBeMade()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.heap.items)
@@ -150,7 +150,7 @@ func (q *Queue[T]) Len() int {
 
 // Poll removes the head if it is due, and reports whether it was. O(log n).
 func (q *Queue[T]) Poll() (v T, ok bool) {
-	q.mustBeNew()
+	q.mustBeMade()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pollLocked(nil)
@@ -158,7 +158,7 @@ func (q *Queue[T]) Poll() (v T, ok bool) {
 
 // PollElement is Poll with the element's deadline and Handle.
 func (q *Queue[T]) PollElement() (e Element[T], ok bool) {
-	q.mustBeNew()
+	q.mustBeMade()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, ok = q.pollLocked(&e)
@@ -172,7 +172,7 @@ func (q *Queue[T]) PollElement() (e Element[T], ok bool) {
 // O(n log len), during which the queue is locked: n bounds how long others wait. Give dst
 // enough capacity, so that it does not grow under the lock.
 func (q *Queue[T]) PollN(dst []T, n int) []T {
-	q.mustBeNew()
+	q.mustBeMade()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.heap.items) == 0 {
@@ -194,7 +194,7 @@ func (q *Queue[T]) PollAll(dst []T) []T { return q.PollN(dst, math.MaxInt) }
 //
 // As with Remove, a taker that sleeps until the head's deadline is not woken.
 func (q *Queue[T]) Clear() []Element[T] {
-	q.mustBeNew()
+	q.mustBeMade()
 	q.mu.Lock()
 	items, slots := q.heap.clear()
 	q.mu.Unlock()
@@ -205,7 +205,7 @@ func (q *Queue[T]) Clear() []Element[T] {
 // blocked. Close returns the remaining elements, due or not, in order of deadline; every Handle
 // is then stale. Later calls return nil. O(n log n), of which the queue is locked for O(1).
 func (q *Queue[T]) Close() []Element[T] {
-	q.mustBeNew()
+	q.mustBeMade()
 	q.mu.Lock()
 	if q.done {
 		q.mu.Unlock()

@@ -350,11 +350,11 @@ func TestMisusePanics(t *testing.T) {
 	q := New[int]()
 	mustPush(t, q, 1, time.Time{})
 	var none context.Context
-	require.PanicsWithValue(t, "delayqueue: nil context", func() { _, _ = q.Take(none) })
-	require.PanicsWithValue(t, "delayqueue: nil context", func() { _, _ = q.TakeElement(none) })
+	require.PanicsWithValue(t, "delayqueue: the context is nil", func() { _, _ = q.Take(none) })
+	require.PanicsWithValue(t, "delayqueue: the context is nil", func() { _, _ = q.TakeElement(none) })
 	require.Equal(t, 1, q.Len())
 
-	const zero = "delayqueue: Queue was not created by New"
+	const zero = "delayqueue: the zero Queue is not usable, make one with New"
 	q = new(Queue[int])
 	require.PanicsWithValue(t, zero, func() { _, _ = q.Push(1, time.Now()) })
 	ended, cancel := context.WithCancel(t.Context()) // so that nothing blocks

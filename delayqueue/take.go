@@ -72,7 +72,7 @@ type Stats struct {
 
 // Stats returns the counters. O(1).
 func (q *Queue[T]) Stats() Stats {
-	q.mustBeNew()
+	q.mustBeMade()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.stats
@@ -99,9 +99,9 @@ func (q *Queue[T]) TakeElement(ctx context.Context) (e Element[T], err error) {
 // take is Take, and sets e to the element unless e is nil.
 func (q *Queue[T]) take(ctx context.Context, e *Element[T]) (v T, err error) {
 	if ctx == nil {
-		panic("delayqueue: nil context")
+		panic("delayqueue: the context is nil")
 	}
-	q.mustBeNew()
+	q.mustBeMade()
 	if err := ctx.Err(); err != nil {
 		return v, err
 	}
