@@ -73,13 +73,13 @@ func valuesAreCollected(t *testing.T, eager bool) {
 // and the wheel although handles are.
 func TestWheelIsCollected(t *testing.T) {
 	for _, policy := range policies {
-		gone := make(chan struct{})
+		collected := make(chan struct{})
 		var value weak.Pointer[payload]
 		var handle Timer
 		func() {
 			w, err := New(func(*payload) {}, Options{Workers: 2})
 			require.NoError(t, err)
-			runtime.AddCleanup(w, func(c chan struct{}) { close(c) }, gone)
+			runtime.AddCleanup(w, func(c chan struct{}) { close(c) }, collected)
 			p := new(payload)
 			value = weak.Make(p)
 			delay := time.Hour
@@ -97,7 +97,7 @@ func TestWheelIsCollected(t *testing.T) {
 		}()
 		gcUntil(func() bool {
 			select {
-			case <-gone:
+			case <-collected:
 				return true
 			default:
 				return false

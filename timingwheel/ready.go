@@ -80,7 +80,7 @@ func (q *readyQueue) tidyLocked() {
 	}
 }
 
-// takeFreedLocked reports whether a bucket was freed, and forgets that.
+// takeFreedLocked reports whether a bucket was freed, and removes it from freed.
 func (q *readyQueue) takeFreedLocked(r bucketRef) bool {
 	_, freed := q.freed[r]
 	delete(q.freed, r)

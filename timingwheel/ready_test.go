@@ -40,7 +40,7 @@ func TestReadyQueue(t *testing.T) {
 		var live []bucketRef
 		for k := range q.refs.Len() {
 			r := q.refs.At(k)
-			if _, gone := q.freed[r]; !gone {
+			if _, freed := q.freed[r]; !freed {
 				live = append(live, r)
 			} else {
 				require.True(t, k > 0 && k < q.refs.Len()-1)

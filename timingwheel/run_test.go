@@ -344,7 +344,7 @@ func TestMaxPendingConcurrently(t *testing.T) {
 			for range 5000 {
 				h, err := f.Schedule(1, time.Hour)
 				if err != nil || !f.Stop(h) {
-					t.Error("refused while there was room", err)
+					t.Error("refused while there was capacity", err)
 				}
 			}
 		})

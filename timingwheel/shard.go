@@ -450,7 +450,7 @@ func (s *shard[V]) appendPending(all []pendingTimer[V]) []pendingTimer[V] {
 // deadline. Timers that are ready already stay ahead of them.
 func (s *shard[V]) makeReady(timers []pendingTimer[V]) {
 	var id uint32
-	var b *bucket // made for the first timer found: the shard may be forgotten already
+	var b *bucket // made for the first timer found: the shard's memory may be freed already
 	for _, p := range timers {
 		n := s.find(p.timer)
 		if n == nil || s.lists.bucketOf(n).state == bucketReady {
@@ -471,13 +471,13 @@ func (s *shard[V]) makeReady(timers []pendingTimer[V]) {
 func (s *shard[V]) dropAll() {
 	s.shared.limit.release(s.counts.pending)
 	s.counts.pending, s.counts.ready = 0, 0
-	s.forget()
+	s.freeMemory()
 	s.emptied()
 }
 
-// forget releases a closed shard's memory. The delay queue, the ready queue or a cascade may
+// freeMemory releases a closed shard's memory. The delay queue, the ready queue or a cascade may
 // still name its buckets; looking them up then finds none.
-func (s *shard[V]) forget() {
+func (s *shard[V]) freeMemory() {
 	s.lists = newLists[V](s.lists.seq)
 	s.levels, s.cascading = nil, nil
 }

@@ -174,7 +174,7 @@ func (w *Wheel[V]) finishInBackground() {
 	}
 	w.shared.queue.Close() // the advancer leaves
 	w.shared.ready.close()
-	w.closeShards((*shard[V]).forget)
+	w.closeShards((*shard[V]).freeMemory)
 	w.workers.group.Wait()
 	close(w.done)
 }

@@ -359,7 +359,7 @@ func TestFlushAfterDiscard(t *testing.T) {
 		s.dropAll()
 		s.lists.newBucket(bucketReady, 0, 1)
 		require.Equal(t, r.bucket, uint32(1), "the same record")
-		require.Greater(t, s.lists.bucket(1).seq, r.seq, "no bucket that somebody still names comes again")
+		require.Greater(t, s.lists.bucket(1).seq, r.seq, "a bucket's sequence number is used again")
 		s.mu.Unlock()
 		f.advancer.prune()
 		require.Equal(t, 1, f.shared.queue.Len())
@@ -496,8 +496,8 @@ func TestReturnDeadlines(t *testing.T) {
 	})
 }
 
-// T13: a RunNow that was overtaken and finds no timers leaves nothing behind in a forgotten
-// shard.
+// T13: a RunNow that was overtaken and finds no timers leaves nothing behind in a shard whose
+// memory is freed.
 func TestOvertakenRunNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, Options{Shards: 1})

@@ -186,17 +186,17 @@ func verifySlabs[V any](t testing.TB, p *slabs[V], used map[uint32]bool) {
 	t.Helper()
 	check := checker(t)
 	partial, packed := verifySlabList(t, p, p.partial), verifySlabList(t, p, p.packed)
-	gone := map[uint32]bool{}
+	dropped := map[uint32]bool{}
 	for _, num := range p.dropped {
-		check(!gone[num] && p.table[num].nodes == nil && (!p.named || p.table[num].minGen < maxGen), "slab %d is not gone, or for good", num)
-		gone[num] = true
+		check(!dropped[num] && p.table[num].nodes == nil && (!p.named || p.table[num].minGen < maxGen), "slab %d is not dropped, or not reusable", num)
+		dropped[num] = true
 	}
 	spare, inUse, size := 0, 0, 0
 	for k := range p.table {
 		s, num := &p.table[k], uint32(k)
 		if s.nodes == nil {
-			check(gone[num] || p.named && s.minGen >= maxGen, "slab %d is lost", num)
-			check(reflect.DeepEqual(*s, slab[V]{minGen: s.minGen, nextGen: s.minGen}), "slab %d is gone and holds %+v", num, *s)
+			check(dropped[num] || p.named && s.minGen >= maxGen, "slab %d is lost", num)
+			check(reflect.DeepEqual(*s, slab[V]{minGen: s.minGen, nextGen: s.minGen}), "slab %d is dropped and holds %+v", num, *s)
 			continue
 		}
 		size += len(s.nodes)
