@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var errFailedReplica = errors.New("gone")
+var errFailedReplica = errors.New("failed replica")
 
 // P14: a waiting goroutine receives the reason as one error, at the right time.
 func TestAwait(t *testing.T) {
@@ -288,7 +288,7 @@ func TestQuorumGivesUp(t *testing.T) {
 		require.Equal(t, []int{7}, got)
 		require.Equal(t, time.Second, time.Since(began))
 
-		failed := errors.New("gone")
+		failed := errors.New("failed replica")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(failed)
 		got, err = s.Quorum(ctx, NoTimeout, 2, a, b)

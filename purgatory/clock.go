@@ -59,7 +59,7 @@ func NewClock(o ClockOptions) (*Clock, error) {
 // mustBeMade returns the timers. It panics for a zero value.
 func (c *Clock) mustBeMade() *timingwheel.Wheel[event] {
 	if c.timers == nil {
-		panic("purgatory: the zero Clock cannot be used, must be made by NewClock")
+		panic("purgatory: the zero Clock is not usable, make one with NewClock")
 	}
 	return c.timers
 }

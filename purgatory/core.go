@@ -27,7 +27,7 @@ type lists interface {
 	// leave removes the operation from all lists. It returns the number of these lists, and the
 	// number of keys that lost their last operation and are still to be subtracted from the key
 	// count.
-	leave(*waiter) (watches, vanished int)
+	leave(*waiter) (watches, keysRemoved int)
 	// shrink releases the memory of at most that many of the table's buckets.
 	shrink(most int)
 	// free is called when nothing of this package will touch the record again.
@@ -56,7 +56,7 @@ func (c *core) mustBeMade() {
 	}
 }
 
-const zeroValue = "purgatory: the zero value cannot be used, must be made by New, NewThreshold or NewFutures"
+const zeroValue = "purgatory: the zero value is not usable, make one with New, NewThreshold or NewFutures"
 
 // mustHaveContext panics if the context is nil, and returns its channel. A typed nil panics in
 // Done here, before anything depends on the context.

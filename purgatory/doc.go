@@ -36,8 +36,8 @@
 //  3. T1's check locks B, and waits for T2.
 //  4. T2's check locks A, and waits for T1.
 //
-// Kafka met this between groups (KAFKA-6042) and between a group and an operation's own lock
-// (KAFKA-5970). No lock of the purgatory takes part in such a cycle: it holds none while an
+// Kafka had this deadlock between groups (KAFKA-6042) and between a group and an operation's own
+// lock (KAFKA-5970). No lock of the purgatory takes part in such a cycle: it holds none while an
 // operation's methods run, and no goroutine waits for a check on another one. With the deferred
 // call the caller's locks do not take part either.
 //
@@ -72,7 +72,7 @@
 // # Memory
 //
 // An ended operation leaves nothing behind. It leaves every key's list before its Complete is
-// called, and the timing wheel within 100 ms. A key without watchers is forgotten, and the
+// called, and the timing wheel within 100 ms. A key without watchers is removed, and the
 // handle keeps nothing alive but memory that serves the next operation. There is no purge, and
 // no interval to tune. Memory follows the load, also while some of the load remains.
 //
@@ -84,5 +84,5 @@
 // that is not soon enters the wheel only after the operation has waited for 50 ms, because most
 // operations end sooner.
 //
-// The design follows Kafka's request purgatory; its verbs are kept.
+// The design follows Kafka's request purgatory; and keeps its verbs.
 package purgatory

@@ -65,7 +65,7 @@ func TestP15ChecksItself(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.Equal(t, Failed, op.Outcome())
-		require.Equal(t, "purgatory: TryComplete calls CheckAndComplete for a key of its own, for ever", op.cause.Error())
+		require.Equal(t, "purgatory: TryComplete endlessly calls CheckAndComplete for a key of its own", op.cause.Error())
 		require.Len(t, panics, 1)
 		require.Equal(t, errSpinning, panics[0].Value)
 		require.InDelta(t, spinSuspect, op.checks.Load(), 2*maxChecksHere)

@@ -58,7 +58,7 @@ func (s *Futures[T]) Future() *Future[T] {
 
 func (f *Future[T]) mustBeMade() {
 	if f.owner == nil {
-		panic("purgatory: the zero Future cannot be used, must be made by Futures.Future")
+		panic("purgatory: the zero Future is not usable, make one with Futures.Future")
 	}
 }
 

@@ -21,7 +21,7 @@ func TestP5NothingLeftBehind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				op := newOp(t)
 				var s *endingFixture
-				want := [3]int{2, 3, 2} // key 2 has vanished
+				want := [3]int{2, 3, 2} // key 2 has been removed
 				if e.outcome == Closed {
 					want = [3]int{}
 				}

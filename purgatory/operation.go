@@ -125,7 +125,7 @@ var (
 	ErrClosed = sentinel.Closed("purgatory: closed")
 
 	// ErrFull is returned for an operation that Options.MaxPending refuses.
-	ErrFull = sentinel.Full("purgatory: MaxPending operations wait already")
+	ErrFull = sentinel.Full("purgatory: MaxPending operations are already pending")
 )
 
 // matching is an error that matches another one.

@@ -153,7 +153,7 @@ func (p *Purgatory[K]) enter(w *waiter, t *tally, keys []K, hashes []uint64) {
 			touched[i] = b
 		}
 	}
-	key, appeared, crowded := 0, 0, false
+	key, keysAdded, crowded := 0, 0, false
 	for i, h := range hashes {
 		if h == 0 {
 			continue
@@ -168,23 +168,23 @@ func (p *Purgatory[K]) enter(w *waiter, t *tally, keys []K, hashes []uint64) {
 			e, crowded = p.table.insertLocked(b, keys[i], h)
 		}
 		if e.value.n == 0 {
-			appeared++
+			keysAdded++
 		}
 		e.value.add(w, key)
 		b.mu.Unlock()
 		key++
 		if crowded {
 			crowded = false
-			p.table.grow(p.KeyCount() + appeared)
+			p.table.grow(p.KeyCount() + keysAdded)
 		}
 	}
-	if appeared > 0 {
-		t.keys.Add(int64(appeared))
+	if keysAdded > 0 {
+		t.keys.Add(int64(keysAdded))
 	}
 }
 
 // leave removes the operation from the list of each of its keys. See lists.
-func (p *Purgatory[K]) leave(w *waiter) (watches, vanished int) {
+func (p *Purgatory[K]) leave(w *waiter) (watches, keysRemoved int) {
 	all := w.keyHashes()
 	var touched [inRecord]*bucket[K, watchlist]
 	for i, h := range all {
@@ -204,14 +204,14 @@ func (p *Purgatory[K]) leave(w *waiter) (watches, vanished int) {
 			e = b.next(e, h) // another key with this hash
 		}
 		if e.value.n == 0 {
-			vanished++
+			keysRemoved++
 		}
 		if e.value.compact(h); e.value.empty() {
 			p.table.removeLocked(b, e)
 		}
 		b.mu.Unlock()
 	}
-	return len(all), vanished
+	return len(all), keysRemoved
 }
 
 // free makes the record available to later operations. See lists.

@@ -127,7 +127,7 @@ func TestP12FromComplete(t *testing.T) {
 
 // P12: a Shutdown whose context ends first still finishes: when the last operation has ended no
 // goroutine is left, or the bubble would not end.
-func TestP12SeenThroughFutures(t *testing.T) {
+func TestP12ShutdownFinishesWithoutItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, err := New[int](Options{})
 		require.NoError(t, err)

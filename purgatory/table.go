@@ -41,7 +41,7 @@ const (
 	// A bucket signals that the table may have to grow when it has manyKeys and gets another;
 	// one bucket in thirty does at growAt. One call adds at most growBy segments.
 	manyKeys, growBy = 3, 4
-	// After shrinkEach vanished keys for each processor the table checks whether it can shrink,
+	// After shrinkEach removed keys for each processor the table checks whether it can shrink,
 	// and then drops at most shrinkBy times as many buckets.
 	shrinkEach, shrinkBy = 64, 8
 	// A table begins with one segment, because a purgatory that is never used should cost

@@ -38,7 +38,7 @@ type tally struct {
 	closed                     bool // refuses operations (P12)
 	pending, watched           int
 	working                    int // work on workers, in addition to waiting operations
-	vanished                   int // vanished keys since the last call of lists.shrink
+	keysRemoved                int // keys removed since the last call of lists.shrink
 	checks                     uint64
 	ended                      [outcomes]uint64
 	refusedFull, refusedClosed uint64
@@ -108,7 +108,7 @@ func (c *core) countIn(w *waiter, gen uint64) (t *tally, soon bool, err error) {
 
 // countOut counts an ended operation by its outcome, and returns how long it waited; 0 if it
 // never did.
-func (c *core) countOut(w *waiter, o Outcome, watches, vanished int) (waited time.Duration) {
+func (c *core) countOut(w *waiter, o Outcome, watches, keysRemoved int) (waited time.Duration) {
 	ended := now()
 	waited = ended - w.since
 	t := c.lockTally()
@@ -120,8 +120,8 @@ func (c *core) countOut(w *waiter, o Outcome, watches, vanished int) (waited tim
 	} else {
 		t.pending--
 		t.watched -= watches
-		if vanished > 0 {
-			t.keys.Add(-int64(vanished))
+		if keysRemoved > 0 {
+			t.keys.Add(-int64(keysRemoved))
 		}
 		if t.histograms == nil {
 			t.histograms = new(histograms)
@@ -130,8 +130,8 @@ func (c *core) countOut(w *waiter, o Outcome, watches, vanished int) (waited tim
 		if o == Expired {
 			t.histograms.late.Add(ended - time.Duration(w.deadline.Load()))
 		}
-		if t.vanished += vanished; t.vanished >= after {
-			t.vanished, shrink = 0, true
+		if t.keysRemoved += keysRemoved; t.keysRemoved >= after {
+			t.keysRemoved, shrink = 0, true
 		}
 	}
 	closed := t.closed
@@ -181,12 +181,12 @@ func (c *core) countWork(n int) {
 
 // countReached subtracts goals whose operation may go on waiting, and a key if that was its
 // last goal. The caller holds the lock of the key's bucket.
-func (c *core) countReached(goals int, vanished bool) {
+func (c *core) countReached(goals int, keyRemoved bool) {
 	t := c.lockTally()
 	t.watched -= goals
-	if vanished {
+	if keyRemoved {
 		t.keys.Add(-1)
-		t.vanished++
+		t.keysRemoved++
 	}
 	t.mu.Unlock()
 	c.putTally(t)

@@ -159,17 +159,17 @@ func (t *Threshold[K, N]) removeGoal(g *goal[K, N], reached bool) bool {
 	if g.tree == nil {
 		return false
 	}
-	vanished := t.removeLocked(b, g)
+	keyRemoved := t.removeLocked(b, g)
 	if reached {
-		t.countReached(1, vanished)
-	} else if vanished {
+		t.countReached(1, keyRemoved)
+	} else if keyRemoved {
 		t.countReached(0, true)
 	}
 	return true
 }
 
 // removeLocked removes a goal from its tree, and the key if that was its last goal.
-func (t *Threshold[K, N]) removeLocked(b *bucket[K, *tree[K, N]], g *goal[K, N]) (vanished bool) {
+func (t *Threshold[K, N]) removeLocked(b *bucket[K, *tree[K, N]], g *goal[K, N]) (keyRemoved bool) {
 	tree := g.tree
 	tree.remove(g)
 	if tree.n > 0 {
@@ -186,7 +186,7 @@ func (t *Threshold[K, N]) removeLocked(b *bucket[K, *tree[K, N]], g *goal[K, N])
 }
 
 // leave removes the operation's goals from their trees. See lists.
-func (t *Threshold[K, N]) leave(w *waiter) (watches, vanished int) {
+func (t *Threshold[K, N]) leave(w *waiter) (watches, keysRemoved int) {
 	x := w.op.(*thresholdWaiter[K, N])
 	goals := x.goals()
 	if int(x.need) == len(goals) && x.missing() == 0 {
@@ -323,7 +323,7 @@ func (w *sweep[K, N]) fill() {
 	if e == nil || !first && e.value != w.tree {
 		return
 	}
-	tree, vanished := e.value, false
+	tree, keyRemoved := e.value, false
 	if first {
 		w.tree, w.limit = tree, tree.seq
 	}
@@ -332,13 +332,13 @@ func (w *sweep[K, N]) fill() {
 		if g.seq <= w.limit {
 			w.found[w.n] = reachedGoal[K, N]{g.waiter, g.waiter.state.generation()}
 			w.n++
-			vanished = w.threshold.removeLocked(b, g)
+			keyRemoved = w.threshold.removeLocked(b, g)
 		}
 		g = next
 	}
-	w.more = w.n == sweepBatch && !vanished
+	w.more = w.n == sweepBatch && !keyRemoved
 	if w.n > 0 {
-		w.threshold.countReached(w.n, vanished)
+		w.threshold.countReached(w.n, keyRemoved)
 	}
 }
 

@@ -186,7 +186,7 @@ func (w *waiter) resume() {
 	}
 }
 
-var errSpinning = errors.New("purgatory: TryComplete calls CheckAndComplete for a key of its own, for ever")
+var errSpinning = errors.New("purgatory: TryComplete endlessly calls CheckAndComplete for a key of its own")
 
 // due is called by the wheel: the operation's timeout has passed, or an owner left a check to a
 // worker.
@@ -237,9 +237,9 @@ func (w *waiter) finish(o Outcome) {
 	}
 	c, op := w.core, w.op
 	cause := w.causeOf(o)
-	watches, vanished := 0, 0
+	watches, keysRemoved := 0, 0
 	if w.n > 0 {
-		watches, vanished = c.lists.leave(w)
+		watches, keysRemoved = c.lists.leave(w)
 	}
 	if w.timer != (timingwheel.Timer{}) {
 		if o != Expired {
@@ -247,7 +247,7 @@ func (w *waiter) finish(o Outcome) {
 		}
 		w.timer = timingwheel.Timer{}
 	}
-	waited := c.countOut(w, o, watches, vanished)
+	waited := c.countOut(w, o, watches, keysRemoved)
 	w.op, w.core = nil, nil // a stale handle keeps no purgatory alive
 	c.lists.free(w)
 	c.complete(op, o, waited, cause)

@@ -64,7 +64,7 @@ var (
 	rests  = sync.Pool{New: func() any { return new(rest) }}
 )
 
-// empty reports whether the key can be forgotten.
+// empty reports whether the key can be removed.
 func (l *watchlist) empty() bool { return l.n == 0 && !l.hasRest }
 
 // add appends an operation; key is the index of this key among the operation's keys.
