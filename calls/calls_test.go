@@ -286,7 +286,7 @@ func TestShutdownEndsAll(t *testing.T) {
 		require.ErrorIs(t, err, ErrClosed)
 		require.ErrorIs(t, c.Go(1, time.Minute, sendNothing, done), ErrClosed)
 		require.Equal(t, uint64(200), c.Stats().Closed)
-		require.PanicsWithValue(t, "calls: Shutdown with a nil context", func() { _ = c.Shutdown(nil) })
+		require.PanicsWithValue(t, "calls: the context is nil", func() { _ = c.Shutdown(nil) })
 	})
 }
 
@@ -324,7 +324,7 @@ func TestMaxPending(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	_, err := New[int, string](Options{MaxPending: -1})
-	require.EqualError(t, err, "calls: Options.MaxPending is -1, must be at least 0")
+	require.EqualError(t, err, "calls: Options.MaxPending is -1, must be 0 (no bound) or more")
 	_, err = New[int, string](Options{Workers: -1})
 	require.EqualError(t, err, "calls: Options.Workers is -1, must be 1 to 65535")
 	_, err = New[int, string](Options{Workers: 1 << 16})

@@ -132,7 +132,7 @@ func TestGroupAfterClose(t *testing.T) {
 	require.Zero(t, st.Groups)
 }
 
-// Groups that are closed in any order are forgotten, and no others, and their memory is
+// Groups that are closed in any order are removed, and no others, and their memory is
 // released.
 func TestClosedGroupsAreRemoved(t *testing.T) {
 	c := table(t, Options{})

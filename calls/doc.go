@@ -5,10 +5,9 @@
 //
 // A client that has many requests in flight on one connection, with replies in any order, needs
 // it: an RPC client, a database driver, a broker's client. The usual solution is a map with a
-// mutex and a timer for each call, which then meets the cases in between: the reply that races
-// with the timer, the caller that leaves and forgets its entry, the connection that is lost
-// after the call was registered and before it was sent. A [Table] is that map, with one answer
-// to each case.
+// mutex and a timer for each call. It then has to handle the races: a reply against the timer, a
+// caller that gives up and leaves its entry behind, a connection that is lost after the call
+// was registered and before it was sent. A [Table] is that map, and handles each of these.
 //
 // Where requests have no ids, a caller waits for a condition ([purgatory.Purgatory.Await]) or a
 // number ([purgatory.Threshold.Await]).

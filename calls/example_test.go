@@ -71,7 +71,7 @@ func ExampleTable_Go() {
 	fmt.Println(table.Reply(1, "one"), table.Reply(1, "again"))
 	table.Close()
 	// Output:
-	// calls: a call with this id waits already
+	// calls: a call with this id is already pending
 	// "one", <nil>
 	// true false
 	// "", calls: closed

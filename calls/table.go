@@ -69,7 +69,7 @@ type Table[ID comparable, R any] struct {
 // is an error that names it.
 func New[ID comparable, R any](o Options) (*Table[ID, R], error) {
 	if o.MaxPending < 0 {
-		return nil, fmt.Errorf("calls: Options.MaxPending is %d, must be at least 0", o.MaxPending)
+		return nil, fmt.Errorf("calls: Options.MaxPending is %d, must be 0 (no bound) or more", o.MaxPending)
 	}
 	if o.Workers < 0 || o.Workers > maxWorkers {
 		return nil, fmt.Errorf("calls: Options.Workers is %d, must be 1 to %d", o.Workers, maxWorkers)
@@ -252,7 +252,7 @@ func (t *Table[ID, R]) remove(g *Group[ID, R]) {
 // call waits for it again. A nil ctx panics, and changes nothing.
 func (t *Table[ID, R]) Shutdown(ctx context.Context) error {
 	if ctx == nil {
-		panic("calls: Shutdown with a nil context")
+		panic("calls: the context is nil")
 	}
 	t.Close()
 	_, err := t.wheel.Shutdown(ctx, timingwheel.Discard)
