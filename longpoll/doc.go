@@ -16,8 +16,8 @@
 // when the time has passed, and 503 with a Retry-After when the purgatory is full or closed, or
 // has cancelled the poll. It ends when the client disconnects, or the request's context is done
 // otherwise, and keeps the server's WriteTimeout from ending a waiting poll, as long as each
-// middleware's ResponseWriter has an Unwrap method. [Polls] has options: a byte now and then
-// for proxies that close idle connections, and a bound for each client.
+// middleware's ResponseWriter has an Unwrap method. [Polls] has options: periodic
+// bytes for proxies that close idle connections, and a bound for each client.
 //
 // # Shutdown
 //

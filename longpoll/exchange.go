@@ -20,7 +20,7 @@ type exchange struct {
 	writeFailed bool // a byte could not be written
 }
 
-// wait calls await and, with KeepAwake, sends a byte now and then until it returns.
+// wait calls await and, with KeepAwake, sends a byte periodically until it returns.
 func (c *exchange) wait(r *http.Request, wait time.Duration, await func(context.Context, time.Duration) error) error {
 	ctx, interval := r.Context(), c.polls.options.KeepAwake
 	if interval == 0 || wait <= interval || r.Method == http.MethodHead { // HEAD has no body
@@ -73,7 +73,7 @@ func (c *exchange) extendWriteDeadline(r *http.Request, wait time.Duration) time
 // lastByteTimeout bounds the writing of a byte that is in progress when its poll ends.
 const lastByteTimeout = 5 * time.Second
 
-// keepAlive sends a byte now and then while a poll waits. It has no goroutine in between.
+// keepAlive sends a byte periodically while a poll waits. It has no goroutine in between.
 type keepAlive struct {
 	*exchange
 	interval time.Duration
