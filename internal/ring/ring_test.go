@@ -12,7 +12,7 @@ func TestQueue(t *testing.T) {
 	var q Queue[*int]
 	var want []*int
 	follows := func() { // the number of values
-		require.True(t, q.Cap() == minSize || q.Cap() < 8*q.Len(), "%d places for %d values", q.Cap(), q.Len())
+		require.True(t, q.Cap() == minSize || q.Cap() < 8*q.Len(), "%d slots for %d values", q.Cap(), q.Len())
 	}
 	rnd := rand.New(rand.NewPCG(3, 3))
 	for round := range 400 {
