@@ -26,7 +26,7 @@ import (
 // A quick run has no time limit here, because the machine may be busy.
 func TestMain(m *testing.M) {
 	makeTiny()
-	if asked() {
+	if runAsChild() {
 		os.Exit(0)
 	}
 	quickLimit = time.Hour
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := m.Run()
-	clean()
+	removeScratch()
 	os.Exit(code)
 }
 
@@ -48,7 +48,7 @@ func makeTiny() {
 	} {
 		workloads[workloadIndex(name)].quick = quick
 	}
-	lastRate, halfRate, quickSpan, quickStill = 2*firstRate, 2*firstRate, 20*time.Millisecond, 100*time.Millisecond
+	lastRate, halfRate, quickSpan, quickIdle = 2*firstRate, 2*firstRate, 20*time.Millisecond, 100*time.Millisecond
 }
 
 func TestMedianAndSpread(t *testing.T) {
@@ -132,7 +132,7 @@ func TestOnlyRivalsOfAKindHaveGaps(t *testing.T) {
 			"calls", "calls-group", "map", "longpoll", "longpoll-h2", "longpoll-nodes", "net/http", "net/http-h2",
 		}, riv.name), riv.timers(), riv.name)
 	}
-	r.rivals = slices.DeleteFunc(slices.Clone(r.rivals), func(riv rival) bool { return riv.ready != nil })
+	r.rivals = slices.DeleteFunc(slices.Clone(r.rivals), func(riv rival) bool { return riv.unavailable != nil })
 	r.plan()
 	require.NotEmpty(t, r.gaps)
 	for _, g := range r.gaps {
@@ -374,7 +374,7 @@ func TestInFlight(t *testing.T) {
 // Every timer rival provides the properties that the workloads rely on.
 func TestRivals(t *testing.T) {
 	for _, r := range rivals {
-		for _, w := range r.does {
+		for _, w := range r.workloads {
 			require.GreaterOrEqual(t, workloadIndex(w), 0, "%s does %s", r.name, w)
 		}
 	}
@@ -444,12 +444,12 @@ func testRival[H any](t *testing.T, open opener[H], punctual, knows bool) {
 
 // requireReady skips a test whose rival needs a program that is not installed. With
 // LIMBO_REQUIRE set in the environment, as in CI, the test fails instead. It also fails if the
-// rival is not ready for another reason.
+// rival is unavailable for another reason.
 func requireReady(t *testing.T, ready func() error) {
 	t.Helper()
 	err := ready()
 	if lacks := new(notInstalled); errors.As(err, &lacks) {
-		need.Skip(t, lacks.what, lacks.pkg)
+		need.Skip(t, lacks.name, lacks.pkg)
 	}
 	require.NoError(t, err)
 }
@@ -457,7 +457,7 @@ func requireReady(t *testing.T, ready func() error) {
 // Netty's program draws the same random numbers and prints the same form.
 func TestNettyJVM(t *testing.T) {
 	t.Parallel()
-	requireReady(t, nettyRival.ready)
+	requireReady(t, nettyRival.unavailable)
 	r := runner{reps: 1}
 	j := Job{Workload: "W3", Impl: "netty-jvm", Params: Params{"timers": 2000}, Quick: true, Slack: 1}
 	argv, err := nettyRival.argv("", j)
@@ -471,9 +471,9 @@ func TestNettyJVM(t *testing.T) {
 	require.Len(t, res[0].Quantiles, len(quantilePoints))
 }
 
-func TestConversation(t *testing.T) {
+func TestDrawTouches(t *testing.T) {
 	const n = 2000
-	silent, all := conversation(n, rng(5), 3*time.Second)
+	silent, all := drawTouches(n, rng(5), 3*time.Second)
 	require.GreaterOrEqual(t, len(all.conns)-all.until[2999], n)
 	last := make([]int, n)
 	sum := time.Duration(0)
@@ -481,7 +481,7 @@ func TestConversation(t *testing.T) {
 		last[i] = -int(silent[i])
 		sum += time.Duration(silent[i]) * time.Millisecond
 	}
-	require.InDelta(t, float64(idleLimit-movedEvery), float64(sum)/n, float64(300*time.Millisecond))
+	require.InDelta(t, float64(idleLimit-moveInterval), float64(sum)/n, float64(300*time.Millisecond))
 	next := 0
 	for ms, until := range all.until {
 		for ; next < until; next++ {
@@ -498,10 +498,10 @@ func TestConversation(t *testing.T) {
 func TestDelays(t *testing.T) {
 	r := rng(9)
 	for range 10_000 {
-		require.GreaterOrEqual(t, r.held(), time.Minute)
-		require.Less(t, r.held(), time.Hour)
-		require.GreaterOrEqual(t, r.brief(), time.Second)
-		require.Less(t, r.brief(), 31*time.Second)
+		require.GreaterOrEqual(t, r.longDelay(), time.Minute)
+		require.Less(t, r.longDelay(), time.Hour)
+		require.GreaterOrEqual(t, r.shortDelay(), time.Second)
+		require.Less(t, r.shortDelay(), 31*time.Second)
 	}
 	seen := make([]bool, 1000)
 	for _, i := range r.shuffled(1000) {
@@ -515,11 +515,11 @@ func TestTargets(t *testing.T) {
 		return newRow([]Result{{Workload: "W1", Impl: impl, Params: p, Metrics: m}})
 	}
 	rows := []Row{
-		row("timingwheel", million, Metrics{"ns_per_op": 100, "allocs_per_op": 0}),
-		row("stdlib", million, Metrics{"ns_per_op": 400}),
-		row("heap", million, Metrics{"ns_per_op": 80}),
-		row("netty-jvm", million, Metrics{"ns_per_op": 40}),
-		row(controlName, million, Metrics{"ns_per_op": 5}),
+		row("timingwheel", pending1M, Metrics{"ns_per_op": 100, "allocs_per_op": 0}),
+		row("stdlib", pending1M, Metrics{"ns_per_op": 400}),
+		row("heap", pending1M, Metrics{"ns_per_op": 80}),
+		row("netty-jvm", pending1M, Metrics{"ns_per_op": 40}),
+		row(controlName, pending1M, Metrics{"ns_per_op": 5}),
 	}
 	table := targetTable(rows).rows
 	require.Equal(t, []string{"W1", "ns, × stdlib at 1M pending", "0.35", "0.25", "yes"}, table[0])

@@ -20,10 +20,10 @@ var asynqRival = rival{
 	name: "asynq",
 	setup: "github.com/hibiken/asynq on a redis-server of its own (AOF, `everysec`); the 100 tasks of a batch " +
 		"are enqueued at once, for it has no call for many; 2 servers of 500 handlers each, that look for tasks each 10 ms",
-	does:  []string{"W13"},
-	bytes: 2 << 10,
-	ready: redisReady,
-	run:   func(j Job) (Result, error) { return durables(j, openAsynq) },
+	workloads:   []string{"W13"},
+	bytes:       2 << 10,
+	unavailable: redisReady,
+	run:         func(j Job) (Result, error) { return measureDurable(j, openAsynq) },
 }
 
 type asynqTimers struct {
@@ -84,7 +84,7 @@ func (a *asynqTimers) Work(ran func(id int)) error {
 	return nil
 }
 
-func (a *asynqTimers) Left() (int, error) {
+func (a *asynqTimers) Remaining() (int, error) {
 	q, err := a.inspector.GetQueueInfo("default")
 	if errors.Is(err, asynq.ErrQueueNotFound) {
 		return 0, nil

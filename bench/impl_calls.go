@@ -8,20 +8,20 @@ import (
 )
 
 var callsRival = rival{
-	name:  "calls",
-	setup: "limbo's calls.Table[uint64, uint64], zero Options",
-	does:  []string{"W14"},
-	bytes: 400,
+	name:      "calls",
+	setup:     "limbo's calls.Table[uint64, uint64], zero Options",
+	workloads: []string{"W14"},
+	bytes:     400,
 	run: func(j Job) (Result, error) {
 		return inFlightOn(j, func(t callsTable) callsMethods { return t })
 	},
 }
 
 var callsGroupRival = rival{
-	name:  "calls-group",
-	setup: "limbo's calls.Group[uint64, uint64], one of a table with zero Options, as a connection has",
-	does:  []string{"W14"},
-	bytes: 400,
+	name:      "calls-group",
+	setup:     "limbo's calls.Group[uint64, uint64], one of a table with zero Options, as a connection has",
+	workloads: []string{"W14"},
+	bytes:     400,
 	run: func(j Job) (Result, error) {
 		return inFlightOn(j, func(t callsTable) callsMethods { return t.Group() })
 	},

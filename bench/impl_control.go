@@ -13,10 +13,10 @@ import (
 const controlName = "control"
 
 var controlRival = rival{
-	name:  controlName,
-	setup: "each workload's own loop, with timers that do nothing",
-	does:  append(slices.Clone(timerWorkloads), "W9", "W12"),
-	bytes: 8,
+	name:      controlName,
+	setup:     "each workload's own loop, with timers that do nothing",
+	workloads: append(slices.Clone(timerWorkloads), "W9", "W12"),
+	bytes:     8,
 	run: func(j Job) (Result, error) {
 		switch j.Workload {
 		case "W9":

@@ -18,34 +18,34 @@ var durableRedisRival = rival{
 	name: "durable-redis",
 	setup: "limbo's durable on a redis-server of its own (AOF, `everysec`), 16 shards; " +
 		"one worker, 1,000 handlers at once",
-	does:  []string{"W13", "W16", "W17"},
-	bytes: 1 << 10,
-	ready: redisReady,
-	run:   func(j Job) (Result, error) { return durableWorkloads(j, openDurableRedis) },
+	workloads:   []string{"W13", "W16", "W17"},
+	bytes:       1 << 10,
+	unavailable: redisReady,
+	run:         func(j Job) (Result, error) { return durableWorkloads(j, openDurableRedis) },
 }
 
 var durablePebbleRival = rival{
 	name: "durable-pebble",
 	setup: "limbo's durable in a folder, each commit synced (fsync), 16 shards; " +
 		"one worker, 1,000 handlers at once",
-	does:  []string{"W13", "W16", "W17"},
-	bytes: 1 << 10,
-	run:   func(j Job) (Result, error) { return durableWorkloads(j, openDurablePebble) },
+	workloads: []string{"W13", "W16", "W17"},
+	bytes:     1 << 10,
+	run:       func(j Job) (Result, error) { return durableWorkloads(j, openDurablePebble) },
 }
 
 func durableWorkloads(j Job, open func() (durableTimers, error)) (Result, error) {
 	switch j.Workload {
 	case "W16":
-		return recurring(j, open)
+		return measureSchedules(j, open)
 	case "W17":
 		var res Result
 		err := withDurable(open, func(d durableTimers) (err error) {
-			res, err = search(j, d.(*limboDurable))
+			res, err = measureSearch(j, d.(*limboDurable))
 			return err
 		})
 		return res, err
 	}
-	return durables(j, open)
+	return measureDurable(j, open)
 }
 
 // limboDurable is limbo's durable on either engine.
@@ -151,7 +151,7 @@ func (d *limboDurable) Work(ran func(id int)) error {
 	return nil
 }
 
-func (d *limboDurable) Left() (int, error) {
+func (d *limboDurable) Remaining() (int, error) {
 	st, err := d.timers.Stats(context.Background())
 	return st.Waiting + st.Leased + st.Dead, err
 }

@@ -11,11 +11,11 @@ var gozeroRival = rival{
 	name: "go-zero",
 	// Its own user, collection.Cache, has 1 s and 300. It keeps a removed timer for up to one
 	// round, here about a second.
-	setup: "github.com/zeromicro/go-zero core/collection.TimingWheel: interval 1 ms, 1,024 slots; keyed, the key is a counter; at most 200,000 timers, as it takes microseconds for each",
-	does:  timerWorkloads,
-	most:  200_000,
-	bytes: 300,
-	run:   inProcess(openGozero),
+	setup:     "github.com/zeromicro/go-zero core/collection.TimingWheel: interval 1 ms, 1,024 slots; keyed, the key is a counter; at most 200,000 timers, as it takes microseconds for each",
+	workloads: timerWorkloads,
+	maxSize:   200_000,
+	bytes:     300,
+	run:       inProcess(openGozero),
 }
 
 // gozeroTimers has keys for handles, as its users do. Every call goes through one

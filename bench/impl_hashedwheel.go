@@ -10,10 +10,10 @@ var hashedwheelRival = rival{
 	name: "hashedwheel",
 	// Netty's own defaults are 100 ms and 512. With a tick near limbo's the lateness
 	// can be compared, and with more buckets the rounds cost next to nothing.
-	setup: "Netty 4.1's HashedWheelTimer written out in Go: tick 1 ms, 65,536 ticks per wheel, tasks on the worker",
-	does:  timerWorkloads,
-	bytes: 110,
-	run:   inProcess(openHashedwheel),
+	setup:     "Netty 4.1's HashedWheelTimer written out in Go: tick 1 ms, 65,536 ticks per wheel, tasks on the worker",
+	workloads: timerWorkloads,
+	bytes:     110,
+	run:       inProcess(openHashedwheel),
 }
 
 type hashedTimers struct {

@@ -8,11 +8,11 @@ import (
 )
 
 var heapRival = rival{
-	name:  "heap",
-	setup: "one mutex, container/heap, one goroutine that also runs the callbacks: java.util.Timer's design, with the index kept, so that stopping is O(log n)",
-	does:  timerWorkloads,
-	bytes: 90,
-	run:   inProcess(openHeap),
+	name:      "heap",
+	setup:     "one mutex, container/heap, one goroutine that also runs the callbacks: java.util.Timer's design, with the index kept, so that stopping is O(log n)",
+	workloads: timerWorkloads,
+	bytes:     90,
+	run:       inProcess(openHeap),
 }
 
 // heapTimers is java.util.Timer's design: a heap under one lock, and one

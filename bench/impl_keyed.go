@@ -10,11 +10,11 @@ import (
 )
 
 var keyedRival = rival{
-	name:  "keyed",
-	setup: "limbo's keyed.Table[uint64, struct{}], zero Options: tick 500 µs; the handle is the key",
-	does:  []string{"W6"},
-	bytes: 120,
-	run:   inProcess(openKeyed),
+	name:      "keyed",
+	setup:     "limbo's keyed.Table[uint64, struct{}], zero Options: tick 500 µs; the handle is the key",
+	workloads: []string{"W6"},
+	bytes:     120,
+	run:       inProcess(openKeyed),
 }
 
 // keyedTimers uses keys as handles. Each touch looks up its key, which is the purpose of the

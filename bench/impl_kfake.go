@@ -10,11 +10,11 @@ import (
 // kfakeRival is franz-go's broker for tests, another broker in Go that keeps its
 // records in memory.
 var kfakeRival = rival{
-	name:  "kfake",
-	setup: "github.com/twmb/franz-go/pkg/kfake with one broker, in a process of its own",
-	does:  []string{"W12"},
-	bytes: pollBytes,
-	run:   func(j Job) (Result, error) { return longPoll(j, "kfake", "", park) },
+	name:      "kfake",
+	setup:     "github.com/twmb/franz-go/pkg/kfake with one broker, in a process of its own",
+	workloads: []string{"W12"},
+	bytes:     pollBytes,
+	run:       func(j Job) (Result, error) { return longPoll(j, "kfake", "", park) },
 }
 
 func serveKfake(ctx context.Context, _ string) error {

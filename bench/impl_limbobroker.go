@@ -16,8 +16,8 @@ var limboBrokerRival = rival{
 	name: "limbo-broker",
 	setup: "limbo's examples/broker/cluster with one broker, in a process of its own; " +
 		"its limits of connections and partitions raised as far as needed",
-	does:  []string{"W12"},
-	bytes: pollBytes,
+	workloads: []string{"W12"},
+	bytes:     pollBytes,
 	run: func(j Job) (Result, error) {
 		return longPoll(j, "broker", strconv.Itoa(j.Params["parked"]+64), park)
 	},

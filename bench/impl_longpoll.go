@@ -10,19 +10,19 @@ import (
 )
 
 var longpollRival = rival{
-	name:  "longpoll",
-	setup: "limbo's longpoll on a Purgatory[string], over HTTP/1.1, a connection for each poll; the server in a process of its own",
-	does:  []string{"W15"},
-	most:  pollsAllowed, mostReason: pollsReason,
+	name:      "longpoll",
+	setup:     "limbo's longpoll on a Purgatory[string], over HTTP/1.1, a connection for each poll; the server in a process of its own",
+	workloads: []string{"W15"},
+	maxSize:   pollsAllowed, maxReason: pollsReason,
 	bytes: httpPollBytes,
 	run:   func(j Job) (Result, error) { return httpPolls(j, "longpoll", 1) },
 }
 
 var longpollHTTP2Rival = rival{
-	name:  "longpoll-h2",
-	setup: "the same over HTTP/2 without TLS, at most 1,000 polls on a connection",
-	does:  []string{"W15"},
-	most:  pollsAllowed, mostReason: pollsReason,
+	name:      "longpoll-h2",
+	setup:     "the same over HTTP/2 without TLS, at most 1,000 polls on a connection",
+	workloads: []string{"W15"},
+	maxSize:   pollsAllowed, maxReason: pollsReason,
 	bytes: httpPollBytes,
 	run:   func(j Job) (Result, error) { return httpPolls(j, "longpoll", 2) },
 }

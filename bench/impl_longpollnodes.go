@@ -18,10 +18,10 @@ var nodesRival = rival{
 	name: "longpoll-nodes",
 	setup: "limbo's examples/longpoll: three nodes on a topic of examples/broker's cluster, and all clients, in one process, " +
 		"a fifth of them over HTTP/1.1, the others over HTTP/2; 50 events a second, for 5 polls each; wake-ups at other nodes than the event's",
-	does:  []string{"W15"},
-	bytes: httpPollBytes,
-	ready: func() error { _, err := program("golang-go", "go"); return err },
-	run:   runNodes,
+	workloads:   []string{"W15"},
+	bytes:       httpPollBytes,
+	unavailable: func() error { _, err := program("golang-go", "go"); return err },
+	run:         runNodes,
 }
 
 func runNodes(j Job) (res Result, err error) {
@@ -42,7 +42,7 @@ func runNodes(j Job) (res Result, err error) {
 	}
 	calm := "10s"
 	if j.Quick {
-		calm = quickStill.String()
+		calm = quickIdle.String()
 	}
 	play := exec.Command(binary, "-json", "-polls", fmt.Sprint(j.Params["parked"]), "-calm", calm, "-faults", "100ms",
 		"-seed", fmt.Sprint(uint64(j.seed())))

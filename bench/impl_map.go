@@ -8,10 +8,10 @@ import (
 )
 
 var mapRival = rival{
-	name:  "map",
-	setup: "a map under a mutex, with time.AfterFunc and a channel for each request, as a careful hand writes it",
-	does:  []string{"W14"},
-	bytes: 600,
+	name:      "map",
+	setup:     "a map under a mutex, with time.AfterFunc and a channel for each request, as a careful hand writes it",
+	workloads: []string{"W14"},
+	bytes:     600,
 	run: func(j Job) (Result, error) {
 		r := &mapOfRequests{waiting: map[uint64]*mapRequest{}}
 		defer r.close()
@@ -27,8 +27,8 @@ type mapOfRequests struct {
 }
 
 type mapRequest struct {
-	ended chan mapResult // capacity 1
-	timer *time.Timer    // set before mu is unlocked
+	result chan mapResult // capacity 1
+	timer  *time.Timer    // set before mu is unlocked
 }
 
 type mapResult struct {
@@ -42,7 +42,7 @@ var (
 )
 
 func (m *mapOfRequests) begin(id uint64, timeout time.Duration) (*mapRequest, error) {
-	r := &mapRequest{ended: make(chan mapResult, 1)}
+	r := &mapRequest{result: make(chan mapResult, 1)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.waiting[id] != nil {
@@ -51,7 +51,7 @@ func (m *mapOfRequests) begin(id uint64, timeout time.Duration) (*mapRequest, er
 	m.waiting[id] = r
 	r.timer = time.AfterFunc(timeout, func() {
 		if m.take(id, r) {
-			r.ended <- mapResult{err: errMapExpired}
+			r.result <- mapResult{err: errMapExpired}
 		}
 	})
 	return r, nil
@@ -67,13 +67,13 @@ func (m *mapOfRequests) do(ctx context.Context, id uint64, timeout time.Duration
 		return 0, err
 	}
 	select {
-	case got := <-r.ended:
+	case got := <-r.result:
 		return got.value, got.err
 	case <-ctx.Done():
 		if m.take(id, r) {
 			return 0, context.Cause(ctx)
 		}
-		got := <-r.ended
+		got := <-r.result
 		return got.value, got.err
 	}
 }
@@ -97,7 +97,7 @@ func (m *mapOfRequests) reply(id, value uint64) bool {
 	if r == nil {
 		return false
 	}
-	r.ended <- mapResult{value: value}
+	r.result <- mapResult{value: value}
 	return true
 }
 

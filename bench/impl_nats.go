@@ -19,9 +19,9 @@ var natsRival = rival{
 	setup: "scheduled messages of JetStream, by github.com/nats-io/nats-server in a process of its own: one " +
 		"stream in files, synced each second; the 100 of a batch are published at once; times to the millisecond, " +
 		"where the client's own option has seconds; one pull consumer, 5,000 messages ahead",
-	does:  []string{"W13"},
-	bytes: 2 << 10,
-	run:   func(j Job) (Result, error) { return durables(j, openNATS) },
+	workloads: []string{"W13"},
+	bytes:     2 << 10,
+	run:       func(j Job) (Result, error) { return measureDurable(j, openNATS) },
 }
 
 func serveNATS(ctx context.Context, dir string) error {
@@ -57,7 +57,7 @@ func openNATS() (_ durableTimers, err error) {
 		return nil, err
 	}
 	n := &natsTimers{}
-	if n.server, err = startServant("nats", dir); err != nil {
+	if n.server, err = startOwnServer("nats", dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	n.server.dir = dir
@@ -116,7 +116,7 @@ func (n *natsTimers) Work(ran func(id int)) error {
 	return err
 }
 
-func (n *natsTimers) Left() (int, error) {
+func (n *natsTimers) Remaining() (int, error) {
 	info, err := n.stream.Info(context.Background())
 	if err != nil {
 		return 0, err

@@ -15,15 +15,15 @@ import (
 // nettyRival runs Netty's own class in a JVM, in a small program that is compiled before the
 // first job.
 var nettyRival = rival{
-	name:  "netty-jvm",
-	setup: "Netty's own io.netty.util.HashedWheelTimer, on the JVM: tick 1 ms, 65,536 ticks per wheel; warmed up for the JIT",
-	does:  []string{"W1", "W2", "W3", "W5"},
-	most:  10_000_000,
-	bytes: 130,
-	ready: func() error { _, err := nettyCommand(); return err },
+	name:        "netty-jvm",
+	setup:       "Netty's own io.netty.util.HashedWheelTimer, on the JVM: tick 1 ms, 65,536 ticks per wheel; warmed up for the JIT",
+	workloads:   []string{"W1", "W2", "W3", "W5"},
+	maxSize:     10_000_000,
+	bytes:       130,
+	unavailable: func() error { _, err := nettyCommand(); return err },
 	command: func(j Job) []string {
 		command, err := nettyCommand()
-		must(err) // the runner has called ready
+		must(err) // the runner has called unavailable
 		quick := 0
 		if j.Quick {
 			quick = 1

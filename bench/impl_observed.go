@@ -16,11 +16,11 @@ import (
 // observedRivals are limbo's rivals while their page is open. The difference from the plain ones
 // is the cost of the page.
 var observedRivals = []rival{{
-	name:    "timingwheel-page",
-	setup:   "the same wheel, with observe's page open at it",
-	does:    []string{"W4"},
-	variant: true,
-	bytes:   50,
+	name:      "timingwheel-page",
+	setup:     "the same wheel, with observe's page open at it",
+	workloads: []string{"W4"},
+	variant:   true,
+	bytes:     50,
 	run: inProcess(func(fire func(uint64)) (Timers[timingwheel.Timer], error) {
 		w, err := timingwheel.New(fire, timingwheel.Options{})
 		if err != nil {
@@ -34,10 +34,10 @@ var observedRivals = []rival{{
 		return &observedTimers{wheelTimers{w}, closePage}, nil
 	}),
 }, {
-	name:  "purgatory-page",
-	setup: "the same purgatory, with observe's page open at it: its stream is read, the hottest keys and the oldest operations with it",
-	does:  []string{"W9"},
-	bytes: 400,
+	name:      "purgatory-page",
+	setup:     "the same purgatory, with observe's page open at it: its stream is read, the hottest keys and the oldest operations with it",
+	workloads: []string{"W9"},
+	bytes:     400,
 	run: func(j Job) (Result, error) {
 		p, err := purgatory.New[string](purgatory.Options{})
 		if err != nil {

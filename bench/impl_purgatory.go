@@ -13,10 +13,10 @@ import (
 // compare Purgatory with Threshold.
 
 var purgatoryRival = rival{
-	name:  "purgatory",
-	setup: "limbo's Purgatory[string], zero Options; completed by CheckAndComplete",
-	does:  []string{"W8", "W9", "W10", "W11"},
-	bytes: 400,
+	name:      "purgatory",
+	setup:     "limbo's Purgatory[string], zero Options; completed by CheckAndComplete",
+	workloads: []string{"W8", "W9", "W10", "W11"},
+	bytes:     400,
 	run: func(j Job) (Result, error) {
 		p, err := purgatory.New[string](purgatory.Options{})
 		if err != nil {
@@ -38,11 +38,11 @@ var purgatoryRival = rival{
 }
 
 var thresholdRival = rival{
-	name:  "threshold",
-	setup: "limbo's Threshold[string, int64], zero Options; completed by Advance",
-	does:  []string{"W10"},
-	bytes: 400,
-	run:   hotKeyAdvance,
+	name:      "threshold",
+	setup:     "limbo's Threshold[string, int64], zero Options; completed by Advance",
+	workloads: []string{"W10"},
+	bytes:     400,
+	run:       hotKeyAdvance,
 }
 
 // manyKeys is the number of keys to draw from.

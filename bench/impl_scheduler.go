@@ -9,11 +9,11 @@ import (
 )
 
 var schedulerRival = rival{
-	name:  "scheduler",
-	setup: "limbo's Scheduler, zero Options: tick 500 µs",
-	does:  timerWorkloads,
-	bytes: 90,
-	run:   inProcess(openScheduler),
+	name:      "scheduler",
+	setup:     "limbo's Scheduler, zero Options: tick 500 µs",
+	workloads: timerWorkloads,
+	bytes:     90,
+	run:       inProcess(openScheduler),
 }
 
 type schedulerTimers struct {

@@ -3,11 +3,11 @@ package main
 import "time"
 
 var stdlibRival = rival{
-	name:  "stdlib",
-	setup: "time.AfterFunc",
-	does:  timerWorkloads,
-	bytes: 190,
-	run:   inProcess(openStdlib),
+	name:      "stdlib",
+	setup:     "time.AfterFunc",
+	workloads: timerWorkloads,
+	bytes:     190,
+	run:       inProcess(openStdlib),
 }
 
 type stdlibTimers struct {

@@ -8,11 +8,11 @@ import (
 )
 
 var timingwheelRival = rival{
-	name:  "timingwheel",
-	setup: "limbo's Wheel[uint64], zero Options: tick 500 µs",
-	does:  timerWorkloads,
-	bytes: 50,
-	run:   inProcess(openTimingwheel),
+	name:      "timingwheel",
+	setup:     "limbo's Wheel[uint64], zero Options: tick 500 µs",
+	workloads: timerWorkloads,
+	bytes:     50,
+	run:       inProcess(openTimingwheel),
 }
 
 type wheelTimers struct{ w *timingwheel.Wheel[uint64] }

@@ -8,10 +8,10 @@ import (
 
 // notInstalled is the error of a rival that needs a program or a file that this machine does not
 // have.
-type notInstalled struct{ what, pkg string }
+type notInstalled struct{ name, pkg string }
 
 func (e *notInstalled) Error() string {
-	return fmt.Sprintf("%s is not installed: Debian's package %s has it", e.what, e.pkg)
+	return fmt.Sprintf("%s is not installed: Debian's package %s has it", e.name, e.pkg)
 }
 
 // program returns the path of the first of the named programs that is installed.

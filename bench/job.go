@@ -79,7 +79,7 @@ func (r *Result) setQuantiles(at func(q float64) float64) {
 	}
 }
 
-// figure rounds to the significant digits.
+// roundSignificant rounds to the significant digits.
 func roundSignificant(x float64) float64 {
 	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
 		return 0

@@ -21,19 +21,19 @@ import (
 )
 
 func main() {
-	if asked() {
+	if runAsChild() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := bench(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
-	clean()
+	removeScratch()
 	os.Exit(code)
 }
 
-// asked runs the job or the server for which another process of this binary started this one,
+// runAsChild runs the job or the server for which another process of this binary started this one,
 // and reports whether there was one.
-func asked() bool {
+func runAsChild() bool {
 	var err error
 	name, arg, serves := strings.Cut(os.Getenv(serverVariable), " ")
 	switch {
@@ -67,9 +67,9 @@ var servers = map[string]func(ctx context.Context, arg string) error{
 	"kfake": serveKfake, "broker": serveBroker, "relay": serveRelay, "nats": serveNATS, "polls": servePolls,
 }
 
-// clean removes the intermediate files. Call it only at the end of the process, because commands
+// removeScratch removes the intermediate files. Call it only at the end of the process, because commands
 // that are built once refer to them.
-func clean() {
+func removeScratch() {
 	if dir, err := scratch(); err == nil {
 		_ = os.RemoveAll(dir)
 	}
@@ -94,7 +94,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	f.SetOutput(stderr)
 	f.StringVar(&run, "run", "", "workloads, as W1,W3 (default: all)")
 	f.StringVar(&impl, "impl", "", "impls, as timingwheel,stdlib (default: all)")
-	f.BoolVar(&o.quick, "quick", false, "smaller sizes, shorter, once each: a preview, not figures to quote")
+	f.BoolVar(&o.quick, "quick", false, "smaller sizes, shorter, once each: a preview, not results to quote")
 	f.BoolVar(&o.json, "json", false, "print one JSON object a line and nothing else; no report, unless -out or -publish is given")
 	f.IntVar(&o.count, "count", 0, "repetitions, of which the median is taken (default 5, with -quick 1)")
 	f.StringVar(&o.out, "out", "", "directory for the report, its plots and results.json (default bench/out)")
@@ -113,29 +113,29 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if f.NArg() > 0 {
 		return fail("unexpected argument %q", f.Arg(0))
 	}
-	counted := false
-	f.Visit(func(f *flag.Flag) { counted = counted || f.Name == "count" })
+	countSet := false
+	f.Visit(func(f *flag.Flag) { countSet = countSet || f.Name == "count" })
 	switch {
-	case !counted && o.quick:
+	case !countSet && o.quick:
 		o.count = 1
-	case !counted:
+	case !countSet:
 		o.count = 5
 	case o.count < 1:
 		return fail("-count is %d, must be at least 1", o.count)
 	}
 	var err error
-	if o.workloads, err = chosen("-run", run, workloads, func(w workload) string { return w.name }); err != nil {
+	if o.workloads, err = selectNamed("-run", run, workloads, func(w workload) string { return w.name }); err != nil {
 		return fail("%v", err)
 	}
-	if o.rivals, err = chosen("-impl", impl, rivals, func(r rival) string { return r.name }); err != nil {
+	if o.rivals, err = selectNamed("-impl", impl, rivals, func(r rival) string { return r.name }); err != nil {
 		return fail("%v", err)
 	}
 	return o, nil
 }
 
-// chosen returns the elements of all named in list, in the order of all, or all of them if list
+// selectNamed returns the elements of all named in list, in the order of all, or all of them if list
 // is "".
-func chosen[T any](what, list string, all []T, name func(T) string) ([]T, error) {
+func selectNamed[T any](flagName, list string, all []T, name func(T) string) ([]T, error) {
 	if list == "" {
 		return all, nil
 	}
@@ -143,19 +143,19 @@ func chosen[T any](what, list string, all []T, name func(T) string) ([]T, error)
 	for n := range strings.SplitSeq(list, ",") {
 		names = append(names, strings.TrimSpace(n))
 	}
-	var some []T
+	var selected []T
 	for _, x := range all {
 		known = append(known, name(x))
 		if slices.Contains(names, name(x)) {
-			some = append(some, x)
+			selected = append(selected, x)
 		}
 	}
 	for _, n := range names {
 		if !slices.Contains(known, n) {
-			return nil, fmt.Errorf("%s: there is no %q; there are %s", what, n, strings.Join(known, ", "))
+			return nil, fmt.Errorf("%s: there is no %q; there are %s", flagName, n, strings.Join(known, ", "))
 		}
 	}
-	return some, nil
+	return selected, nil
 }
 
 func bench(ctx context.Context, args []string, stdout, stderr io.Writer) int {

@@ -15,7 +15,7 @@ type usage struct {
 	peak     int64         // peak resident memory so far, in bytes
 }
 
-func used() usage {
+func currentUsage() usage {
 	var r syscall.Rusage
 	must(syscall.Getrusage(syscall.RUSAGE_SELF, &r))
 	return usage{

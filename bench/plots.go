@@ -283,15 +283,15 @@ func logY(p *plot.Plot, values []float64) (from float64, log bool) {
 	return from, true
 }
 
-// bars draws groups of bars from the foot of the axis, each with its value.
+// bars draws groups of bars from the base of the axis, each with its value.
 type bars struct {
-	foot   float64
-	groups [][]bar // each bar of a group is at its impl's index
-	places int
+	base         float64
+	groups       [][]bar // each bar of a group is at its impl's index
+	barsPerGroup int
 }
 
 type bar struct {
-	place  int
+	index  int
 	value  float64
 	colour color.Color
 }
@@ -307,18 +307,18 @@ func drawBars(p *plot.Plot, f reportPlot, rows []Row) error {
 	}
 	slices.Sort(sizes)
 	impls := implsOf(rows)
-	foot, _ := logY(p, values)
-	b := bars{foot: foot, groups: make([][]bar, len(sizes)), places: len(impls)}
+	base, _ := logY(p, values)
+	b := bars{base: base, groups: make([][]bar, len(sizes)), barsPerGroup: len(impls)}
 	labels := make([]string, len(sizes))
 	for i, n := range sizes {
 		labels[i] = count(n)
 	}
 	for _, row := range rows {
-		i, place := slices.Index(sizes, f.group(row)), slices.Index(impls, row.Impl)
-		if slices.ContainsFunc(b.groups[i], func(x bar) bool { return x.place == place }) {
+		i, index := slices.Index(sizes, f.group(row)), slices.Index(impls, row.Impl)
+		if slices.ContainsFunc(b.groups[i], func(x bar) bool { return x.index == index }) {
 			return fmt.Errorf("%s: two bars of %s at %s", f.file, row.Impl, labels[i])
 		}
-		b.groups[i] = append(b.groups[i], bar{place, row.Stats[f.metric].Median, colours[row.Impl]})
+		b.groups[i] = append(b.groups[i], bar{index, row.Stats[f.metric].Median, colours[row.Impl]})
 	}
 	p.Add(b)
 	p.NominalX(labels...)
@@ -333,14 +333,14 @@ func drawBars(p *plot.Plot, f reportPlot, rows []Row) error {
 func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	unit := x(1) - x(0)
-	width := unit * .88 / vg.Length(b.places)
+	width := unit * .88 / vg.Length(b.barsPerGroup)
 	style := p.X.Tick.Label
 	style.Font.Size = min(vg.Points(8), width*.36)
 	style.XAlign, style.YAlign = draw.XCenter, draw.YBottom
 	for i, group := range b.groups {
 		for _, bar := range group {
-			left := x(float64(i)) + (vg.Length(bar.place)-vg.Length(b.places)/2)*width
-			top := y(max(bar.value, b.foot))
+			left := x(float64(i)) + (vg.Length(bar.index)-vg.Length(b.barsPerGroup)/2)*width
+			top := y(max(bar.value, b.base))
 			if bar.value <= 0 {
 				top = c.Min.Y
 			}
@@ -385,7 +385,7 @@ func drawLines(p *plot.Plot, f reportPlot, rows []Row) error {
 				values = append(values, s.Median, s.Max)
 			}
 		}
-		if err := addLine(p, colours[impl], ours[impl], pts); err != nil {
+		if err := addLine(p, colours[impl], limboImpls[impl], pts); err != nil {
 			return err
 		}
 	}
@@ -394,7 +394,7 @@ func drawLines(p *plot.Plot, f reportPlot, rows []Row) error {
 	return nil
 }
 
-func addLine(p *plot.Plot, colour color.Color, thick bool, pts points) error {
+func addLine(p *plot.Plot, colour color.Color, emphasized bool, pts points) error {
 	if len(pts.XYs) == 0 {
 		return nil
 	}
@@ -404,7 +404,7 @@ func addLine(p *plot.Plot, colour color.Color, thick bool, pts points) error {
 	}
 	line.Color, dots.Color = colour, colour
 	line.Width = vg.Points(1.6)
-	if thick {
+	if emphasized {
 		line.Width = vg.Points(2.8)
 	}
 	dots.Shape, dots.Radius = draw.CircleGlyph{}, vg.Points(2.6)
@@ -466,7 +466,7 @@ func drawSpread(p *plot.Plot, _ reportPlot, rows []Row) error {
 			largest, least = max(largest, v), min(least, v)
 			pts.XYs = append(pts.XYs, plotter.XY{X: at(q), Y: v})
 		}
-		if err := addLine(p, colours[row.Impl], ours[row.Impl], pts); err != nil {
+		if err := addLine(p, colours[row.Impl], limboImpls[row.Impl], pts); err != nil {
 			return err
 		}
 	}

@@ -60,16 +60,16 @@ func (rec *record) replace(later record) error {
 	if rec.Quick != later.Quick || rec.Count != later.Count {
 		return fmt.Errorf("measured otherwise: quick %v, %d repetitions", later.Quick, later.Count)
 	}
-	var again []string
+	var replaced []string
 	for _, r := range later.Results {
-		if !slices.Contains(again, r.Workload) {
-			again = append(again, r.Workload)
+		if !slices.Contains(replaced, r.Workload) {
+			replaced = append(replaced, r.Workload)
 		}
 	}
-	rec.Results = slices.DeleteFunc(rec.Results, func(r Result) bool { return slices.Contains(again, r.Workload) })
+	rec.Results = slices.DeleteFunc(rec.Results, func(r Result) bool { return slices.Contains(replaced, r.Workload) })
 	rec.Results = append(rec.Results, later.Results...)
-	rec.Gaps = slices.DeleteFunc(rec.Gaps, func(g Gap) bool { return slices.Contains(again, g.Workload) })
-	rec.Gaps = append(rec.Gaps, slices.DeleteFunc(later.Gaps, func(g Gap) bool { return !slices.Contains(again, g.Workload) })...)
-	rec.Machine.Commit += fmt.Sprintf("; %s at %s, with a load average of %s before", strings.Join(again, ", "), b.Commit, b.LoadBefore)
+	rec.Gaps = slices.DeleteFunc(rec.Gaps, func(g Gap) bool { return slices.Contains(replaced, g.Workload) })
+	rec.Gaps = append(rec.Gaps, slices.DeleteFunc(later.Gaps, func(g Gap) bool { return !slices.Contains(replaced, g.Workload) })...)
+	rec.Machine.Commit += fmt.Sprintf("; %s at %s, with a load average of %s before", strings.Join(replaced, ", "), b.Commit, b.LoadBefore)
 	return nil
 }

@@ -40,7 +40,7 @@ func startRedis() (*server, error) {
 		}
 		cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "",
 			"--appendonly", "yes", "--appendfsync", "everysec")
-		if s, err = startSaying(cmd, "Ready to accept connections"); err == nil {
+		if s, err = startAwaiting(cmd, "Ready to accept connections"); err == nil {
 			s.addr, s.dir = addr, dir
 			return s, nil
 		}

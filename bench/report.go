@@ -35,7 +35,7 @@ func writeReport(b io.Writer, rec record, rows []Row, plots []savedPlot, plotRef
 	line("# Benchmarks\n")
 	line("Made by `%s`; do not edit by hand.", m.Command)
 	if rec.Quick {
-		line("\n**A quick run: smaller sizes, short measurements. A preview, not figures to quote.**")
+		line("\n**A quick run: smaller sizes, short measurements. A preview, not results to quote.**")
 	}
 	line("")
 	t := table{head: []string{"", ""}, left: 2, rows: [][]string{
@@ -54,9 +54,9 @@ func writeReport(b io.Writer, rec record, rows []Row, plots []savedPlot, plotRef
 		{"Load average", fmt.Sprintf("%s before, %s at the end", m.LoadBefore, m.LoadAfter)},
 	}...)
 	t.markdown(b)
-	each := "Each figure is from one run."
+	each := "Each value is from one run."
 	if rec.Count > 1 {
-		each = fmt.Sprintf("Each figure is the median of %d repetitions, with the smallest and the largest in\nbrackets.", rec.Count)
+		each = fmt.Sprintf("Each value is the median of %d repetitions, with the smallest and the largest in\nbrackets.", rec.Count)
 	}
 	line("\n%s\n%s\n", each, strings.TrimSpace(howMeasured))
 
@@ -92,7 +92,7 @@ func writeReport(b io.Writer, rec record, rows []Row, plots []savedPlot, plotRef
 	}
 	if len(rec.Gaps) > 0 {
 		line("\n## Gaps\n")
-		line("What was not measured, and why. A dash in a table is a figure that the rival\ndoes not have.\n")
+		line("What was not measured, and why. A dash in a table is a metric that the rival\ndoes not have.\n")
 		t = table{head: []string{"", "impl", "size", "why"}, left: 4}
 		for _, g := range rec.Gaps {
 			t.rows = append(t.rows, []string{g.Workload, g.Impl, g.sizes(), g.Reason})
@@ -108,7 +108,7 @@ same delays, from the same seed, keep their handles in the same way, and are
 called through the same interface. Where a callback need not know which timer it
 is for, impls that take functions get one function for all timers; where it must
 (W3, W6), they get a closure each, as users write it. The row *(control)* is the
-loop with timers that do nothing: its figures are part of those of every other
+loop with timers that do nothing: its values are part of those of every other
 row, and have been subtracted from none. A size that was reduced for an impl is
 shown as a size of its own. CPU is the user and system time of the whole process
 by getrusage, wake-ups are its voluntary context switches; memory is the live heap

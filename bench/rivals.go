@@ -10,20 +10,20 @@ import (
 
 // rival is a measured implementation.
 type rival struct {
-	name  string
-	setup string   // its configuration, for the report
-	does  []string // workloads
-	// most is the largest number of timers that the rival is asked to hold, or 0 for no limit.
+	name      string
+	setup     string   // its configuration, for the report
+	workloads []string // workloads
+	// maxSize is the largest number of timers that the rival is asked to hold, or 0 for no limit.
 	// Larger sizes are measured once, with this number, which their params show.
-	most int
-	// mostReason is the reason for most if the machine sets it. Larger sizes are gaps then.
-	mostReason string
+	maxSize int
+	// maxReason is the reason for most if the machine sets it. Larger sizes are gaps then.
+	maxReason string
 	// bytes is roughly the memory of a timer, including working space. The runner uses it to
 	// skip sizes that do not fit into memory.
 	bytes int
-	// ready returns why the rival cannot run here, as a *notInstalled or another error. It is
+	// unavailable returns why the rival cannot run here, as a *notInstalled or another error. It is
 	// nil for a rival that always can.
-	ready func() error
+	unavailable func() error
 	// variant is set if another rival reports the gaps of both.
 	variant bool
 	// run does a job in this process, a child that was started for it.
@@ -69,19 +69,19 @@ func inProcess[H any](open opener[H]) func(Job) (Result, error) {
 	return func(j Job) (Result, error) { return work(j, open) }
 }
 
-func (r rival) can(workload string) bool { return slices.Contains(r.does, workload) }
+func (r rival) supports(workload string) bool { return slices.Contains(r.workloads, workload) }
 
 // timers reports whether the rival has timers.
-func (r rival) timers() bool { return !r.variant && slices.ContainsFunc(timerWorkloads, r.can) }
+func (r rival) timers() bool { return !r.variant && slices.ContainsFunc(timerWorkloads, r.supports) }
 
 // params reduces a workload's size to the rival's maximum.
 func (r rival) params(w workload, p Params) Params {
-	if r.most == 0 || p[w.size] <= r.most {
+	if r.maxSize == 0 || p[w.size] <= r.maxSize {
 		return p
 	}
-	cut := maps.Clone(p)
-	cut[w.size] = r.most
-	return cut
+	reduced := maps.Clone(p)
+	reduced[w.size] = r.maxSize
+	return reduced
 }
 
 func rivalNamed(name string) (rival, bool) {

@@ -26,10 +26,10 @@ func (r *rng) delay(from, to time.Duration) time.Duration {
 	return from + time.Duration(r.below(uint64((to-from)/time.Microsecond)))*time.Microsecond
 }
 
-// held returns the delay of a timer that stays pending, brief that of a timer that is stopped at
-// once.
-func (r *rng) held() time.Duration  { return r.delay(time.Minute, time.Hour) }
-func (r *rng) brief() time.Duration { return r.delay(time.Second, 31*time.Second) }
+// longDelay returns the delay of a timer that stays pending, and shortDelay that of a timer that is
+// stopped at once.
+func (r *rng) longDelay() time.Duration  { return r.delay(time.Minute, time.Hour) }
+func (r *rng) shortDelay() time.Duration { return r.delay(time.Second, 31*time.Second) }
 
 // shuffled returns the numbers below n in random order.
 func (r *rng) shuffled(n int) []uint32 {

@@ -62,29 +62,29 @@ func (r *runner) plan() [][]step {
 		}
 		planned := map[string]bool{} // a reduced size is measured once
 		for _, p := range params {
-			var once []step
+			var steps []step
 			for _, riv := range append(slices.Clone(r.rivals), controlRival) {
-				cut := riv.params(w, p)
-				key := riv.name + " " + cut.String()
+				reduced := riv.params(w, p)
+				key := riv.name + " " + reduced.String()
 				if planned[key] {
 					continue
 				}
 				planned[key] = true
-				if !riv.can(w.name) && (!riv.timers() || !slices.Contains(timerWorkloads, w.name)) {
+				if !riv.supports(w.name) && (!riv.timers() || !slices.Contains(timerWorkloads, w.name)) {
 					continue // timers, purgatories and brokers do not compete with each other
 				}
 				if reason := r.gap(w, riv); reason != "" {
 					r.addGap(Gap{w.name, riv.name, nil, reason})
 					continue
 				}
-				if riv.mostReason != "" && cut.String() != p.String() {
-					r.addGap(Gap{w.name, riv.name, p, riv.mostReason})
+				if riv.maxReason != "" && reduced.String() != p.String() {
+					r.addGap(Gap{w.name, riv.name, p, riv.maxReason})
 				}
-				once = append(once, step{riv, Job{Workload: w.name, Impl: riv.name, Params: cut, Quick: r.quick, Slack: 1}})
+				steps = append(steps, step{riv, Job{Workload: w.name, Impl: riv.name, Params: reduced, Quick: r.quick, Slack: 1}})
 			}
 			var group []step
 			for rep := range r.reps {
-				for _, s := range once {
+				for _, s := range steps {
 					if rep > 0 && s.job.Params[w.size] >= hugeSize {
 						continue
 					}
@@ -101,11 +101,11 @@ func (r *runner) plan() [][]step {
 }
 
 func (r *runner) gap(w workload, riv rival) string {
-	if !riv.can(w.name) {
+	if !riv.supports(w.name) {
 		return "not done with it"
 	}
-	if riv.ready != nil {
-		if err := riv.ready(); err != nil {
+	if riv.unavailable != nil {
+		if err := riv.unavailable(); err != nil {
 			return err.Error()
 		}
 	}
@@ -115,8 +115,8 @@ func (r *runner) gap(w workload, riv rival) string {
 func (r *runner) addGap(g Gap) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, have := range r.gaps {
-		if have.Workload == g.Workload && have.Impl == g.Impl && have.Params.String() == g.Params.String() {
+	for _, known := range r.gaps {
+		if known.Workload == g.Workload && known.Impl == g.Impl && known.Params.String() == g.Params.String() {
 			return
 		}
 	}
@@ -134,10 +134,10 @@ func (r *runner) run(ctx context.Context) error {
 	r.progress.begin(total)
 	defer r.progress.end()
 	sleeps := func(group []step) bool { return r.quick && workloadNamed(group[0].job.Workload).sleeps }
-	var asleep sync.WaitGroup
+	var concurrent sync.WaitGroup
 	for _, group := range groups {
 		if sleeps(group) {
-			asleep.Go(func() { r.finish(r.together(ctx, group)) })
+			concurrent.Go(func() { r.finish(r.runConcurrently(ctx, group)) })
 		}
 	}
 	for _, group := range groups {
@@ -150,12 +150,12 @@ func (r *runner) run(ctx context.Context) error {
 		}
 		r.finish(results)
 	}
-	asleep.Wait()
+	concurrent.Wait()
 	return ctx.Err()
 }
 
-// together runs all steps of a group at once.
-func (r *runner) together(ctx context.Context, group []step) []Result {
+// runConcurrently runs all steps of a group at once.
+func (r *runner) runConcurrently(ctx context.Context, group []step) []Result {
 	all := make([][]Result, len(group))
 	var wg sync.WaitGroup
 	for i, s := range group {

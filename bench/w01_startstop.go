@@ -32,7 +32,7 @@ func startStop[H any](j Job, open opener[H]) (Result, error) {
 func hold[H any](t Timers[H], n int, r rng) []H {
 	held := make([]H, n)
 	for i := range held {
-		held[i] = t.Start(r.held())
+		held[i] = t.Start(r.longDelay())
 	}
 	return held
 }
@@ -78,7 +78,7 @@ func spin[H any](t Timers[H], r *rng, span time.Duration) int {
 	n := 0
 	for end := time.Now().Add(span); n == 0 || time.Now().Before(end); n += 256 {
 		for range 256 {
-			t.Stop(t.Start(r.brief()))
+			t.Stop(t.Start(r.shortDelay()))
 		}
 	}
 	return n

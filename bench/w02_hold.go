@@ -43,7 +43,7 @@ func holdAndStop[H any](j Job, open opener[H]) (Result, error) {
 		t.Stop(held[i])
 	}
 	stopped := time.Since(start)
-	after := settledHeap(before, peak) // held is dead here, so it is not counted
+	after := stableHeap(before, peak) // held is dead here, so it is not counted
 
 	runtime.KeepAlive(order)
 	runtime.KeepAlive(t)
@@ -56,9 +56,9 @@ func holdAndStop[H any](j Job, open opener[H]) (Result, error) {
 	}}, nil
 }
 
-// settledHeap returns the growth of the live heap since before, once it stops shrinking. Rivals
+// stableHeap returns the growth of the live heap since before, once it stops shrinking. Rivals
 // free stopped timers at their next tick or revolution.
-func settledHeap(before, peak int64) int64 {
+func stableHeap(before, peak int64) int64 {
 	kept := liveHeap() - before
 	for range 15 {
 		time.Sleep(100 * time.Millisecond)

@@ -48,7 +48,7 @@ func fireTimers[H any](j Job, open opener[H]) (Result, error) {
 		return Result{TooSlow: true}, nil
 	}
 	time.Sleep(time.Until(base.Add(lead - 20*time.Millisecond)))
-	before := used()
+	before := currentUsage()
 	if j.Impl == controlName { // only the callbacks
 		for id := range late {
 			fire(uint64(id))
@@ -60,7 +60,7 @@ func fireTimers[H any](j Job, open opener[H]) (Result, error) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	cpu := used().cpu - before.cpu
+	cpu := currentUsage().cpu - before.cpu
 
 	res := Result{Metrics: Metrics{"cpu_ns_per_timer": float64(cpu) / float64(n)}}
 	if j.Impl == controlName {

@@ -48,15 +48,15 @@ func burst[H any](j Job, open opener[H]) (Result, error) {
 	}
 	times := hdrhistogram.New(1, int64(time.Minute), 3)
 	for range 10_000 { // warm
-		t.Stop(t.Start(r.brief()))
+		t.Stop(t.Start(r.shortDelay()))
 	}
 	time.Sleep(time.Until(base.Add(due - before)))
 	if j.Impl == controlName {
-		burn(due-time.Since(base), func() { left.Store(0) })
+		loadProcessors(due-time.Since(base), func() { left.Store(0) })
 	}
 	for left.Load() > 0 {
 		for range 64 {
-			d := r.brief()
+			d := r.shortDelay()
 			t0 := time.Now()
 			h := t.Start(d)
 			t1 := time.Now()
@@ -81,9 +81,9 @@ func burst[H any](j Job, open opener[H]) (Result, error) {
 	return Result{Metrics: m}, nil
 }
 
-// burn starts GOMAXPROCS goroutines that, after wait, each work for 50 ms, yielding
+// loadProcessors starts GOMAXPROCS goroutines that, after wait, each work for 50 ms, yielding
 // every 5 µs. It calls done when all have ended.
-func burn(wait time.Duration, done func()) {
+func loadProcessors(wait time.Duration, done func()) {
 	var busy atomic.Int64
 	for range runtime.GOMAXPROCS(0) {
 		busy.Add(1)

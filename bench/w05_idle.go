@@ -25,9 +25,9 @@ func idleTimer[H any](j Job, open opener[H]) (Result, error) {
 	waitPlaced(t)
 	runtime.GC()
 	time.Sleep(100 * time.Millisecond)
-	before := used()
+	before := currentUsage()
 	time.Sleep(5 * time.Second)
-	after := used()
+	after := currentUsage()
 	t.Stop(h)
 	return Result{Metrics: Metrics{
 		"cpu_ms":  ms(after.cpu - before.cpu),

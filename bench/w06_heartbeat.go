@@ -15,31 +15,31 @@ var heartbeatWorkload = workload{
 
 const (
 	idleLimit  = 30 * time.Second
-	touchBatch = 20 * time.Millisecond // at the fixed rate: 50 wake-ups a second, for all rivals
+	touchBatch = 20 * time.Millisecond // in the paced part: 50 wake-ups a second, for all rivals
 )
 
-// movedEvery is the mean time between two moves of a lazily postponed timer: each touch only
+// moveInterval is the mean time between two moves of a lazily postponed timer: each touch only
 // records the new deadline, and the timer moves when the old one comes. It then moves to 30 s
 // after the last touch, which was 8.6 s ago on average, as touches are 5 to 25 s apart.
-const movedEvery = idleLimit - 8_600*time.Millisecond
+const moveInterval = idleLimit - 8_600*time.Millisecond
 
 // heartbeat holds one timer for each connection and postpones its deadline whenever the
 // connection sends a message, 5 to 25 s after its previous one.
 //
 // The first part touches timers at the rate of that many connections, in real time: cpu_pct. A
 // lazy design does its work some time after a touch. To include that work, each connection
-// begins in the middle of a conversation: its timer is started as if it had last moved some time
-// ago, evenly spread over movedEvery, and is postponed at once to its deadline.
+// begins in the middle of its exchange of messages: its timer is started as if it had last moved some time
+// ago, evenly spread over moveInterval, and is postponed at once to its deadline.
 //
 // The second part makes the same touches in the same order without pauses: ns_per_touch. dropped
 // is the number of connections that expired. As none is silent for 30 s, it must be 0.
 func heartbeat[H any](j Job, open opener[H]) (Result, error) {
 	n, r := j.Params["connections"], j.seed()
-	fixed, fast := 10*time.Second, 2*time.Second
+	pacedSpan, unpacedSpan := 10*time.Second, 2*time.Second
 	if j.Quick {
-		fixed, fast = 700*time.Millisecond, 100*time.Millisecond
+		pacedSpan, unpacedSpan = 700*time.Millisecond, 100*time.Millisecond
 	}
-	silent, touches := conversation(n, r, fixed)
+	idle, touches := drawTouches(n, r, pacedSpan)
 
 	var dropped atomic.Int64
 	t, err := open(func(uint64) { dropped.Add(1) })
@@ -54,8 +54,8 @@ func heartbeat[H any](j Job, open opener[H]) (Result, error) {
 	}
 	base := time.Now()
 	for i := range conns {
-		left := lead + idleLimit - time.Duration(silent[i])*time.Millisecond
-		moved := min(left, lead+r.delay(0, movedEvery))
+		left := lead + idleLimit - time.Duration(idle[i])*time.Millisecond
+		moved := min(left, lead+r.delay(0, moveInterval))
 		conns[i] = t.StartID(uint64(i), moved-time.Since(base))
 		conns[i], _ = t.Reset(conns[i], left-time.Since(base))
 	}
@@ -67,22 +67,22 @@ func heartbeat[H any](j Job, open opener[H]) (Result, error) {
 	time.Sleep(time.Until(base.Add(lead)))
 
 	base = time.Now()
-	cpu := used().cpu
+	cpu := currentUsage().cpu
 	next := 0
-	for at := touchBatch; at <= fixed; at += touchBatch {
+	for at := touchBatch; at <= pacedSpan; at += touchBatch {
 		time.Sleep(time.Until(base.Add(at)))
 		for end := touches.until[at/time.Millisecond-1]; next < end; next++ {
 			c := touches.conns[next]
 			conns[c], _ = t.Reset(conns[c], idleLimit)
 		}
 	}
-	cpu = used().cpu - cpu
+	cpu = currentUsage().cpu - cpu
 	wall := time.Since(base)
 
-	// The rest of the conversation first, then the whole again.
+	// The rest of the touches first, then all again.
 	total := 0
 	start := time.Now()
-	for total == 0 || time.Since(start) < fast {
+	for total == 0 || time.Since(start) < unpacedSpan {
 		for range 256 {
 			if next == len(touches.conns) {
 				next = 0
@@ -93,10 +93,10 @@ func heartbeat[H any](j Job, open opener[H]) (Result, error) {
 		}
 		total += 256
 	}
-	spent := time.Since(start)
-	runtime.KeepAlive(silent)
+	elapsed := time.Since(start)
+	runtime.KeepAlive(idle)
 	return Result{Metrics: Metrics{
-		"ns_per_touch":   float64(spent) / float64(total),
+		"ns_per_touch":   float64(elapsed) / float64(total),
 		"cpu_pct":        100 * float64(cpu) / float64(wall),
 		"bytes_per_conn": float64(held) / float64(n),
 		"dropped":        float64(dropped.Load()),
@@ -110,10 +110,10 @@ type touches struct {
 	until []int
 }
 
-// conversation draws which connection sends a message when, for the duration of the measurement
-// and then for as many further touches as there are connections. silent is the time since each
-// connection's last message when the conversation begins, in ms.
-func conversation(n int, r rng, span time.Duration) (silent []uint32, all touches) {
+// drawTouches draws which connection sends a message when, for the duration of the measurement
+// and then for as many further touches as there are connections. idle is the time since each
+// connection's last message at the beginning, in ms.
+func drawTouches(n int, r rng, span time.Duration) (idle []uint32, all touches) {
 	const ring = 25_001 // ms; a connection is never silent for longer
 	heads := make([]uint32, ring)
 	links := make([]uint32, n+1) // connections from 1, 0 ends a list
@@ -121,29 +121,29 @@ func conversation(n int, r rng, span time.Duration) (silent []uint32, all touche
 		links[c] = heads[at%ring]
 		heads[at%ring] = c
 	}
-	silent = make([]uint32, n)
-	for i := range silent {
+	idle = make([]uint32, n)
+	for i := range idle {
 		gap := 5_000 + r.below(20_001)
 		for gap < r.below(25_001) { // a moment falls into a long silence more often than into a short one
 			gap = 5_000 + r.below(20_001)
 		}
-		silent[i] = uint32(r.below(gap))
-		put(int(gap)-int(silent[i]), uint32(i)+1)
+		idle[i] = uint32(r.below(gap))
+		put(int(gap)-int(idle[i]), uint32(i)+1)
 	}
 	enough := 0
 	for now := 0; now < int(span/time.Millisecond) || len(all.conns) < enough+n; now++ {
 		c := heads[now%ring]
 		heads[now%ring] = 0
 		for c != 0 {
-			follow := links[c]
+			next := links[c]
 			all.conns = append(all.conns, c-1)
 			put(now+5_000+int(r.below(20_001)), c)
-			c = follow
+			c = next
 		}
 		all.until = append(all.until, len(all.conns))
 		if now == int(span/time.Millisecond)-1 {
 			enough = len(all.conns)
 		}
 	}
-	return silent, all
+	return idle, all
 }

@@ -34,7 +34,7 @@ func scale[H any](j Job, open opener[H]) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	peak := used().peak
+	peak := currentUsage().peak
 	m := measureStartStop(t, j)
 	runtime.KeepAlive(held)
 	return Result{Metrics: Metrics{

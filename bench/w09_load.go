@@ -53,7 +53,7 @@ func openLoad(j Job, p requests) (Result, error) {
 	var curve []Metrics
 	halfP99, mostHeld := 0.0, 0.0
 	for rate := firstRate; rate <= lastRate; rate *= 2 {
-		m, err := offerRate(p, drawArrivals(j.seed(), j.Params, rate, span), func(d time.Duration) { pause(max(d, leastPause)) })
+		m, err := offerRate(p, drawArrivals(j.seed(), j.Params, rate, span), func(d time.Duration) { pause(max(d, minPause)) })
 		if err != nil {
 			return Result{}, err
 		}
@@ -174,8 +174,8 @@ type openLoop struct {
 // loadOp is one request. It holds no pointer: the collector would scan millions of them each
 // time, and the array is not part of the measurement.
 type loadOp struct {
-	ready atomic.Bool
-	ended atomic.Int64 // from loadBase to its completion, in ns; negative if it has expired; written once
+	ready     atomic.Bool
+	completed atomic.Int64 // from loadBase to its completion, in ns; negative if it has expired; written once
 }
 
 // loadBase is the start of the run at one rate. Runs do not overlap.
@@ -183,12 +183,12 @@ var loadBase time.Time
 
 func (o *loadOp) TryComplete() bool { return o.ready.Load() }
 
-func (o *loadOp) Complete(how purgatory.Outcome, _ error) {
+func (o *loadOp) Complete(outcome purgatory.Outcome, _ error) {
 	took := int64(time.Since(loadBase))
-	if how != purgatory.Completed {
+	if outcome != purgatory.Completed {
 		took = -took
 	}
-	o.ended.Store(took)
+	o.completed.Store(took)
 }
 
 // offerRate offers the arrivals to p and returns the metrics.
@@ -206,7 +206,7 @@ func offerRate(p requests, a arrivals, pause func(time.Duration)) (Metrics, erro
 	runtime.GC()
 
 	var group errgroup.Group
-	before := used()
+	before := currentUsage()
 	loadBase = time.Now()
 	for d := range steps {
 		group.Go(func() error {
@@ -223,16 +223,16 @@ func offerRate(p requests, a arrivals, pause func(time.Duration)) (Metrics, erro
 	for !p.idle() { // the last requests expire
 		time.Sleep(time.Millisecond)
 	}
-	cpu := used().cpu - before.cpu
+	cpu := currentUsage().cpu - before.cpu
 	var late []time.Duration
 	expired := 0
 	for i := range l.ops {
 		_, held := p.(heldRequests)
-		for held && l.ops[i].ended.Load() == 0 { // its Complete is in progress
+		for held && l.ops[i].completed.Load() == 0 { // its Complete is in progress
 			runtime.Gosched()
 		}
-		if ended := time.Duration(l.ops[i].ended.Load()); ended > 0 {
-			late = append(late, ended-a.trigger[i])
+		if completed := time.Duration(l.ops[i].completed.Load()); completed > 0 {
+			late = append(late, completed-a.trigger[i])
 		} else {
 			expired++
 		}
@@ -251,9 +251,9 @@ func offerRate(p requests, a arrivals, pause func(time.Duration)) (Metrics, erro
 	return m, nil
 }
 
-// leastPause is the minimum sleep of a driver that is ahead of its steps; then it processes all
+// minPause is the minimum sleep of a driver that is ahead of its steps; then it processes all
 // that have come due. A sleep for each step would cost more than the requests.
-const leastPause = 200 * time.Microsecond
+const minPause = 200 * time.Microsecond
 
 // drive processes the steps, each at its time or, after a longer pause, later.
 func (l *openLoop) drive(steps []loadStep) error {

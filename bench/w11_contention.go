@@ -22,25 +22,25 @@ var contentionWorkload = workload{
 // purgatory each: the limit set by the processors and the collector when nothing is shared.
 func contention(j Job, p *purgatory.Purgatory[string]) (Result, error) {
 	goroutines := j.Params["goroutines"]
-	apart := []*purgatory.Purgatory[string]{p}
-	for len(apart) < goroutines {
+	separate := []*purgatory.Purgatory[string]{p}
+	for len(separate) < goroutines {
 		q, err := purgatory.New[string](purgatory.Options{})
 		if err != nil {
 			return Result{}, err
 		}
 		defer func() { must(q.Shutdown(context.Background())) }()
-		apart = append(apart, q)
+		separate = append(separate, q)
 	}
-	together := make([]*purgatory.Purgatory[string], goroutines)
-	for g := range together {
-		together[g] = p
+	shared := make([]*purgatory.Purgatory[string], goroutines)
+	for g := range shared {
+		shared[g] = p
 	}
 	warm, span := spans(j)
 	rates := make([]float64, 4)
 	for i, run := range []struct {
 		on   []*purgatory.Purgatory[string]
 		span time.Duration
-	}{{apart, warm}, {together[:1], span}, {together, span}, {apart, span}} {
+	}{{separate, warm}, {shared[:1], span}, {shared, span}, {separate, span}} {
 		var err error
 		if rates[i], err = contentionRate(j, run.on, run.span); err != nil {
 			return Result{}, err

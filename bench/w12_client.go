@@ -28,7 +28,7 @@ const (
 type polls struct {
 	producer *kafkaConn
 	all      []*poll
-	*answers
+	*responses
 }
 
 // poll is one fetch, sent again after each response.
@@ -40,7 +40,7 @@ type poll struct {
 
 // park creates the topic and sends a fetch on each of n connections.
 func park(addr string, n int) (_ *polls, err error) {
-	ps := &polls{answers: newAnswers(n)}
+	ps := &polls{responses: newResponses(n)}
 	defer func() {
 		if err != nil {
 			ps.close()
@@ -87,7 +87,7 @@ func (ps *polls) wake(i int) (time.Duration, error) {
 	if err := ps.producer.write(frame); err != nil {
 		return 0, err
 	}
-	got, err := ps.of(i)
+	got, err := ps.await(i)
 	if err != nil {
 		return 0, err
 	}
@@ -171,7 +171,7 @@ func (c *kafkaConn) frame(req kmsg.Request) []byte {
 }
 
 func (c *kafkaConn) write(frame []byte) error {
-	_ = c.nc.SetWriteDeadline(time.Now().Add(answerLimit))
+	_ = c.nc.SetWriteDeadline(time.Now().Add(responseTimeout))
 	_, err := c.nc.Write(frame)
 	return err
 }
@@ -208,7 +208,7 @@ func (c *kafkaConn) decode(req kmsg.Request, frame []byte) (kmsg.Response, error
 }
 
 func (c *kafkaConn) receive(req kmsg.Request) (kmsg.Response, error) {
-	_ = c.nc.SetReadDeadline(time.Now().Add(answerLimit))
+	_ = c.nc.SetReadDeadline(time.Now().Add(responseTimeout))
 	frame, err := c.read()
 	if err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func (c *kafkaConn) receive(req kmsg.Request) (kmsg.Response, error) {
 
 func (c *kafkaConn) createTopic(name string, partitions int) error {
 	req := kmsg.NewPtrCreateTopicsRequest()
-	req.Version, req.TimeoutMillis = 5, int32(answerLimit/time.Millisecond)
+	req.Version, req.TimeoutMillis = 5, int32(responseTimeout/time.Millisecond)
 	rt := kmsg.NewCreateTopicsRequestTopic()
 	rt.Topic, rt.NumPartitions, rt.ReplicationFactor = name, int32(partitions), 1
 	req.Topics = append(req.Topics, rt)
@@ -239,7 +239,7 @@ func (c *kafkaConn) createTopic(name string, partitions int) error {
 
 func produceRequest(topic string, partition int32) *kmsg.ProduceRequest {
 	req := kmsg.NewPtrProduceRequest()
-	req.Version, req.Acks, req.TimeoutMillis = 9, -1, int32(answerLimit/time.Millisecond)
+	req.Version, req.Acks, req.TimeoutMillis = 9, -1, int32(responseTimeout/time.Millisecond)
 	rt := kmsg.NewProduceRequestTopic()
 	rt.Topic = topic
 	rp := kmsg.NewProduceRequestTopicPartition()

@@ -17,8 +17,8 @@ var longPollWorkload = workload{
 	quick:   sizes("parked", 1_000),
 }
 
-// quickStill is how long a quick run measures an idle server. Tests set it.
-var quickStill = 500 * time.Millisecond
+// quickIdle is how long a quick run measures an idle server. Tests set it.
+var quickIdle = 500 * time.Millisecond
 
 // pollBytes is roughly the memory of a parked fetch and its connection, at client and server
 // together.
@@ -36,7 +36,7 @@ const pollBytes = 100 << 10
 //
 // Client and server share the machine's cores.
 func longPoll[P parked](j Job, name, arg string, park func(addr string, n int) (P, error)) (Result, error) {
-	return atServant(j, name, arg, func(s *server) (Result, error) {
+	return withOwnServer(j, name, arg, func(s *server) (Result, error) {
 		polls, err := park(s.addr, j.Params["parked"])
 		if err != nil {
 			return Result{}, err
@@ -46,13 +46,13 @@ func longPoll[P parked](j Job, name, arg string, park func(addr string, n int) (
 	})
 }
 
-// atServant starts one of servers, if enough files may be open for the polls, and stops it after
+// withOwnServer starts one of servers, if enough files may be open for the polls, and stops it after
 // measure.
-func atServant(j Job, name, arg string, measure func(*server) (Result, error)) (Result, error) {
-	if err := roomForFiles(j.Params["parked"]); err != nil {
+func withOwnServer(j Job, name, arg string, measure func(*server) (Result, error)) (Result, error) {
+	if err := allowOpenFiles(j.Params["parked"]); err != nil {
 		return Result{}, err
 	}
-	s, err := startServant(name, arg)
+	s, err := startOwnServer(name, arg)
 	if err != nil {
 		return Result{}, err
 	}
@@ -66,20 +66,20 @@ type parked interface {
 	close()
 }
 
-// measureParked measures a server with parked polls: first its CPU during an idle time of still,
-// or of quickStill in a quick run, then the time to wake one poll after the other, in random
+// measureParked measures a server with parked polls: first its CPU during an idle time of idleSpan,
+// or of quickIdle in a quick run, then the time to wake one poll after the other, in random
 // order. wake wakes a poll, returns how long that took, and parks it again.
-func measureParked(j Job, s *server, still time.Duration, wake func(i int) (time.Duration, error)) (Result, error) {
+func measureParked(j Job, s *server, idleSpan time.Duration, wake func(i int) (time.Duration, error)) (Result, error) {
 	n, warm, samples := j.Params["parked"], 100, 1_000
 	if j.Quick {
-		warm, samples, still = 20, 200, quickStill
+		warm, samples, idleSpan = 20, 200, quickIdle
 	}
 	m := Metrics{}
-	if err := s.quiet(); err != nil {
+	if err := s.waitIdle(); err != nil {
 		return Result{}, err
 	}
 	runtime.GC()
-	switch pct, err := s.idle(still); {
+	switch pct, err := s.idleCPU(idleSpan); {
 	case err == nil:
 		m["idle_cpu_pct"] = pct
 	case !errors.Is(err, errors.ErrUnsupported):
@@ -109,8 +109,8 @@ func measureParked(j Job, s *server, still time.Duration, wake func(i int) (time
 	return res, nil
 }
 
-// idle returns the percentage of one core that the server uses while it gets no requests.
-func (s *server) idle(span time.Duration) (pct float64, err error) {
+// idleCPU returns the percentage of one core that the server uses while it gets no requests.
+func (s *server) idleCPU(span time.Duration) (pct float64, err error) {
 	begun := time.Now()
 	before, err := s.cpu()
 	if err != nil {
@@ -121,18 +121,18 @@ func (s *server) idle(span time.Duration) (pct float64, err error) {
 	return float64(after-before) / float64(time.Since(begun)) * 100, err
 }
 
-// filesBesides is the maximum number of open files of a process other than its connections.
-const filesBesides = 128
+// otherFiles is the maximum number of open files of a process other than its connections.
+const otherFiles = 128
 
-// roomForFiles raises this process's limit of open files if necessary, and returns an error if
+// allowOpenFiles raises this process's limit of open files if necessary, and returns an error if
 // it may not open n connections. The server has the same limit and raises its own, as Go
 // programs do.
-func roomForFiles(n int) error {
+func allowOpenFiles(n int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return err
 	}
-	need := uint64(n) + filesBesides
+	need := uint64(n) + otherFiles
 	if limit.Cur >= need {
 		return nil
 	}

@@ -31,16 +31,16 @@ func requireWakeUps(t *testing.T, r Result) {
 	}
 }
 
-// kfakeHere is a server for tests: this binary again.
-func kfakeHere(t *testing.T) *server {
+// startTestKfake is a server for tests: this binary again.
+func startTestKfake(t *testing.T) *server {
 	t.Helper()
-	return servantHere(t, "kfake", "")
+	return startTestServer(t, "kfake", "")
 }
 
-// servantHere is startServant for tests.
-func servantHere(t *testing.T, name, arg string) *server {
+// startTestServer is startOwnServer for tests.
+func startTestServer(t *testing.T, name, arg string) *server {
 	t.Helper()
-	s, err := startServant(name, arg)
+	s, err := startOwnServer(name, arg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.stop()) })
 	return s
@@ -58,13 +58,13 @@ func wakeAll(t *testing.T, wake func(i int) (time.Duration, error)) {
 
 // The control wakes the requested poll, and no other.
 func TestRelay(t *testing.T) {
-	ps, err := parkAtRelay(servantHere(t, "relay", "10").addr, 10)
+	ps, err := parkAtRelay(startTestServer(t, "relay", "10").addr, 10)
 	require.NoError(t, err)
 	defer ps.close()
 	wakeAll(t, ps.wake)
 	_, err = ps.producer.Write(newRelayFrame(relayWake, 3))
 	require.NoError(t, err)
-	for len(ps.came) == 0 {
+	for len(ps.received) == 0 {
 		runtime.Gosched()
 	}
 	_, err = ps.wake(4)
@@ -74,7 +74,7 @@ func TestRelay(t *testing.T) {
 // A woken fetch returns the produced record, and no other fetch is woken by it. wake checks that
 // each time.
 func TestPollsAreWokenOneAtATime(t *testing.T) {
-	s := kfakeHere(t)
+	s := startTestKfake(t)
 	ps, err := park(s.addr, 10)
 	require.NoError(t, err)
 	defer ps.close()
@@ -86,7 +86,7 @@ func TestPollsAreWokenOneAtATime(t *testing.T) {
 
 // A wrong record is an error, not a result.
 func TestPollsNoticeAWrongRecord(t *testing.T) {
-	ps, err := park(kfakeHere(t).addr, 2)
+	ps, err := park(startTestKfake(t).addr, 2)
 	require.NoError(t, err)
 	defer ps.close()
 	ps.all[0].offset = 5 // as if five records had been lost
@@ -95,20 +95,20 @@ func TestPollsNoticeAWrongRecord(t *testing.T) {
 }
 
 func TestPollsNoticeAWrongWakeUp(t *testing.T) {
-	ps, err := park(kfakeHere(t).addr, 2)
+	ps, err := park(startTestKfake(t).addr, 2)
 	require.NoError(t, err)
 	defer ps.close()
 	stray := produceRequest(pollTopic, 1)
 	require.NoError(t, ps.producer.write(ps.producer.frame(stray)))
 	_, err = ps.producer.receive(stray)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(ps.came) == 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(ps.received) == 1 }, 20*time.Second, time.Millisecond)
 	_, err = ps.wake(0)
 	require.EqualError(t, err, "poll 1 is answered, and poll 0 was woken")
 }
 
-func TestAServerThatGoesIsAnError(t *testing.T) {
-	s := kfakeHere(t)
+func TestAServerThatStopsIsAnError(t *testing.T) {
+	s := startTestKfake(t)
 	ps, err := park(s.addr, 2)
 	require.NoError(t, err)
 	defer ps.close()
@@ -138,6 +138,6 @@ func TestAServerSaysWhereItListens(t *testing.T) {
 }
 
 func TestFilesAreAskedForBeforehand(t *testing.T) {
-	require.NoError(t, roomForFiles(100))
-	require.ErrorContains(t, roomForFiles(math.MaxInt32), "open files")
+	require.NoError(t, allowOpenFiles(100))
+	require.ErrorContains(t, allowOpenFiles(math.MaxInt32), "open files")
 }

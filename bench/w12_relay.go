@@ -24,10 +24,10 @@ const (
 	relayWake
 )
 
-func newRelayFrame(what byte, number int) []byte {
+func newRelayFrame(kind byte, number int) []byte {
 	b := make([]byte, relayFrame)
 	binary.BigEndian.PutUint32(b, uint32(number))
-	b[4] = what
+	b[4] = kind
 	return b
 }
 
@@ -43,7 +43,7 @@ func serveRelay(ctx context.Context, limit string) error {
 	}
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	fmt.Printf("relay: listening on %s\n", l.Addr())
-	polls := make([]relayed, n)
+	polls := make([]relayedPoll, n)
 	for {
 		conn, err := l.Accept()
 		if err != nil {
@@ -59,14 +59,14 @@ func serveRelay(ctx context.Context, limit string) error {
 	}
 }
 
-// relayed is the relay's state of a poll.
-type relayed struct {
+// relayedPoll is the relay's state of a poll.
+type relayedPoll struct {
 	mu    sync.Mutex
 	conn  net.Conn // parked; nil if it is not
 	frame []byte   // frame of a wake-up that came before the poll; nil if there is none
 }
 
-func (p *relayed) park(conn net.Conn) {
+func (p *relayedPoll) park(conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.conn = conn; p.frame != nil {
@@ -74,7 +74,7 @@ func (p *relayed) park(conn net.Conn) {
 	}
 }
 
-func (p *relayed) wake(frame []byte) {
+func (p *relayedPoll) wake(frame []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.frame = frame; p.conn != nil {
@@ -82,13 +82,13 @@ func (p *relayed) wake(frame []byte) {
 	}
 }
 
-func (p *relayed) answerLocked() {
+func (p *relayedPoll) answerLocked() {
 	_, _ = p.conn.Write(p.frame)
 	p.conn, p.frame = nil, nil
 }
 
 // relay serves one connection until it ends.
-func relay(conn net.Conn, polls []relayed) {
+func relay(conn net.Conn, polls []relayedPoll) {
 	for {
 		b := make([]byte, relayFrame)
 		if _, err := io.ReadFull(conn, b); err != nil {
@@ -113,11 +113,11 @@ func relay(conn net.Conn, polls []relayed) {
 type relayPolls struct {
 	producer net.Conn
 	all      []net.Conn
-	*answers
+	*responses
 }
 
 func parkAtRelay(addr string, n int) (_ *relayPolls, err error) {
-	ps := &relayPolls{answers: newAnswers(n)}
+	ps := &relayPolls{responses: newResponses(n)}
 	defer func() {
 		if err != nil {
 			ps.close()
@@ -161,7 +161,7 @@ func (ps *relayPolls) wake(i int) (time.Duration, error) {
 	if _, err := ps.producer.Write(frame); err != nil {
 		return 0, err
 	}
-	got, err := ps.of(i)
+	got, err := ps.await(i)
 	if err != nil {
 		return 0, err
 	}

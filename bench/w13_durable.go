@@ -54,15 +54,15 @@ type durableTimers interface {
 	// Work starts to run timers: a run only calls ran with the timer's number. It is called
 	// once.
 	Work(ran func(id int)) error
-	// Left returns how many timers the system holds: those that wait, and those whose outcome it
+	// Remaining returns how many timers the system holds: those that wait, and those whose outcome it
 	// has not confirmed.
-	Left() (int, error)
+	Remaining() (int, error)
 	// Bytes returns the size of the system's memory or files.
 	Bytes() (int64, error)
 	Close() error
 }
 
-// durables measures each part on a new system:
+// measureDurable measures each part on a new system:
 //
 //   - Two producers schedule timers an hour ahead, in batches of 100, each batch after the
 //     previous one is confirmed. The bytes are the difference that these timers make.
@@ -72,7 +72,7 @@ type durableTimers interface {
 //   - Timers due evenly, 5,000 a second, are scheduled before the first is due, in random order.
 //     A timer's lateness is from its due time until its run begins, by the machine's clock,
 //     which all processes share.
-func durables(j Job, open func() (durableTimers, error)) (Result, error) {
+func measureDurable(j Job, open func() (durableTimers, error)) (Result, error) {
 	m := Metrics{}
 	if err := withDurable(open, func(d durableTimers) error { return durableSchedules(j, d, m) }); err != nil {
 		return Result{}, fmt.Errorf("schedules: %w", err)
@@ -145,14 +145,14 @@ func produceDurables(n int, schedule func([]durableTimer) error) error {
 
 // durableRuns counts timers that have run. Each counts once, even if it runs more often.
 type durableRuns struct {
-	ran  []atomic.Bool
-	left atomic.Int64
-	all  chan struct{} // closed when no timer is left
+	ran       []atomic.Bool
+	remaining atomic.Int64
+	allRan    chan struct{} // closed when no timer is left
 }
 
 func newDurableRuns(n int) *durableRuns {
-	r := &durableRuns{ran: make([]atomic.Bool, n), all: make(chan struct{})}
-	r.left.Store(int64(n))
+	r := &durableRuns{ran: make([]atomic.Bool, n), allRan: make(chan struct{})}
+	r.remaining.Store(int64(n))
 	return r
 }
 
@@ -160,22 +160,22 @@ func newDurableRuns(n int) *durableRuns {
 func (r *durableRuns) first(id int) bool { return !r.ran[id].Swap(true) }
 
 func (r *durableRuns) done() {
-	if r.left.Add(-1) == 0 {
-		close(r.all)
+	if r.remaining.Add(-1) == 0 {
+		close(r.allRan)
 	}
 }
 
 func (r *durableRuns) wait() error {
 	select {
-	case <-r.all:
+	case <-r.allRan:
 		return nil
 	case <-time.After(durableLimit):
-		return r.late()
+		return r.timeoutError()
 	}
 }
 
-func (r *durableRuns) late() error {
-	return fmt.Errorf("%d of %d timers have not run after %v", r.left.Load(), len(r.ran), durableLimit)
+func (r *durableRuns) timeoutError() error {
+	return fmt.Errorf("%d of %d timers have not run after %v", r.remaining.Load(), len(r.ran), durableLimit)
 }
 
 func durableLifecycles(j Job, d durableTimers, m Metrics) error {
@@ -196,7 +196,7 @@ func durableLifecycles(j Job, d durableTimers, m Metrics) error {
 			select {
 			case window <- struct{}{}:
 			case <-time.After(durableLimit):
-				return runs.late()
+				return runs.timeoutError()
 			}
 		}
 		due := time.Now().Truncate(time.Millisecond).Add(2 * time.Millisecond)
@@ -210,17 +210,17 @@ func durableLifecycles(j Job, d durableTimers, m Metrics) error {
 	if err := runs.wait(); err != nil {
 		return err
 	}
-	if err := ended(d); err != nil {
+	if err := waitEmpty(d); err != nil {
 		return err
 	}
 	m["lifecycles_per_s"] = float64(n) / time.Since(begun).Seconds()
 	return nil
 }
 
-// ended waits until the system holds no timer.
-func ended(d durableTimers) error {
+// waitEmpty waits until the system holds no timer.
+func waitEmpty(d durableTimers) error {
 	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
-		left, err := d.Left()
+		left, err := d.Remaining()
 		switch {
 		case err != nil:
 			return err

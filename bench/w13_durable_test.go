@@ -67,7 +67,7 @@ func (f *fakeDurable) Work(ran func(id int)) error {
 	return nil
 }
 
-func (f *fakeDurable) Left() (int, error) {
+func (f *fakeDurable) Remaining() (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.held, nil
@@ -84,10 +84,10 @@ func (f *fakeDurable) Close() error {
 	return nil
 }
 
-func durablesOf(t *testing.T, n int, template *fakeDurable) (res Result, err error) {
+func measureFake(t *testing.T, n int, template *fakeDurable) (res Result, err error) {
 	synctest.Test(t, func(t *testing.T) {
 		var opened []*fakeDurable
-		res, err = durables(Job{Workload: "W13", Params: Params{"timers": n}, Slack: 1}, func() (durableTimers, error) {
+		res, err = measureDurable(Job{Workload: "W13", Params: Params{"timers": n}, Slack: 1}, func() (durableTimers, error) {
 			f := &fakeDurable{
 				slow: template.slow, ahead: template.ahead, twice: template.twice, loses: template.loses,
 				keeps: template.keeps, broken: template.broken,
@@ -103,7 +103,7 @@ func durablesOf(t *testing.T, n int, template *fakeDurable) (res Result, err err
 }
 
 func TestDurableMetrics(t *testing.T) {
-	res, err := durablesOf(t, 20_000, &fakeDurable{slow: 10 * time.Millisecond})
+	res, err := measureFake(t, 20_000, &fakeDurable{slow: 10 * time.Millisecond})
 	require.NoError(t, err)
 	require.False(t, res.TooSlow)
 	require.Equal(t, Metrics{
@@ -116,7 +116,7 @@ func TestDurableMetrics(t *testing.T) {
 }
 
 func TestDurableEarlyOnesAreCounted(t *testing.T) {
-	res, err := durablesOf(t, 1_000, &fakeDurable{ahead: 3 * time.Millisecond})
+	res, err := measureFake(t, 1_000, &fakeDurable{ahead: 3 * time.Millisecond})
 	require.NoError(t, err)
 	require.Equal(t, 1_000., res.Metrics["early"])
 	require.Equal(t, -3., res.Metrics["late_p50_ms"])
@@ -124,26 +124,26 @@ func TestDurableEarlyOnesAreCounted(t *testing.T) {
 
 // A repeated run does not count as the run of another timer.
 func TestDurableRunsCountOnce(t *testing.T) {
-	_, err := durablesOf(t, 25_000, &fakeDurable{twice: true})
+	_, err := measureFake(t, 25_000, &fakeDurable{twice: true})
 	require.NoError(t, err)
-	_, err = durablesOf(t, 1_000, &fakeDurable{twice: true, loses: 17})
+	_, err = measureFake(t, 1_000, &fakeDurable{twice: true, loses: 17})
 	require.ErrorContains(t, err, "1 of 1000 timers have not run after 5m0s")
 }
 
 func TestDurableLifecyclesEndWhenNothingIsPending(t *testing.T) {
-	_, err := durablesOf(t, 1_000, &fakeDurable{keeps: true})
+	_, err := measureFake(t, 1_000, &fakeDurable{keeps: true})
 	require.ErrorContains(t, err, "1000 timers are left, 5m0s after all have run")
 }
 
 func TestDurableTimersDueBeforeAllAreScheduled(t *testing.T) {
-	res, err := durablesOf(t, 20_000, &fakeDurable{slow: 100 * time.Millisecond})
+	res, err := measureFake(t, 20_000, &fakeDurable{slow: 100 * time.Millisecond})
 	require.NoError(t, err)
 	require.True(t, res.TooSlow)
 }
 
 func TestDurableErrorsEndTheJob(t *testing.T) {
 	broken := errors.New("broken")
-	_, err := durablesOf(t, 1_000, &fakeDurable{broken: broken})
+	_, err := measureFake(t, 1_000, &fakeDurable{broken: broken})
 	require.ErrorIs(t, err, broken)
 }
 
@@ -158,7 +158,7 @@ func TestDurableWorkload(t *testing.T) {
 		}
 		require.Positive(t, r.Metrics["schedules_per_s"])
 		require.Positive(t, r.Metrics["lifecycles_per_s"])
-		if ours[r.Impl] {
+		if limboImpls[r.Impl] {
 			require.Zero(t, r.Metrics["early"], r.Impl)
 		}
 	}

@@ -20,8 +20,8 @@ type pollClients struct {
 	control  *http.Client // publishes, and asks the server for statistics
 
 	ctx    context.Context // done when all hang up
-	hangUp context.CancelFunc
-	*answers
+	cancel context.CancelFunc
+	*responses
 }
 
 func newPollClients(addr string, n, protocol int) *pollClients {
@@ -32,17 +32,17 @@ func newPollClients(addr string, n, protocol int) *pollClients {
 	}
 	cs := &pollClients{
 		url: "http://" + addr, protocol: protocol,
-		polls:   &http.Client{Transport: polls},
-		control: &http.Client{Transport: &http.Transport{}, Timeout: answerLimit},
-		answers: newAnswers(n),
+		polls:     &http.Client{Transport: polls},
+		control:   &http.Client{Transport: &http.Transport{}, Timeout: responseTimeout},
+		responses: newResponses(n),
 	}
-	cs.ctx, cs.hangUp = context.WithCancel(context.Background())
+	cs.ctx, cs.cancel = context.WithCancel(context.Background())
 	return cs
 }
 
 // close closes all connections.
 func (cs *pollClients) close() {
-	cs.hangUp()
+	cs.cancel()
 	cs.readers.Wait()
 	cs.polls.CloseIdleConnections()
 	cs.control.CloseIdleConnections()
@@ -54,26 +54,26 @@ func (cs *pollClients) close() {
 func (cs *pollClients) park(n int) error {
 	const most = 64
 	started, parked := 0, int64(0)
-	for end := time.Now().Add(answerLimit); parked < int64(n); {
+	for end := time.Now().Add(responseTimeout); parked < int64(n); {
 		for ahead := min(most, int(parked)+1); started < min(n, int(parked)+ahead); started++ {
 			key := started
 			cs.read(key, func() ([]byte, error) { return cs.poll(key) })
 		}
 		time.Sleep(time.Millisecond)
-		now, err := cs.ask("parked")
+		now, err := cs.statistic("parked")
 		if err != nil {
 			return err
 		}
 		select {
-		case got := <-cs.came: // of a poll that may be parked again by now
+		case got := <-cs.received: // of a poll that may be parked again by now
 			return errors.Join(errors.New("a poll was answered before there was an event"), got.err)
 		default:
 		}
 		if now > parked {
-			parked, end = now, time.Now().Add(answerLimit)
+			parked, end = now, time.Now().Add(responseTimeout)
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%d polls of %d are parked, and no more since %v", parked, n, answerLimit)
+			return fmt.Errorf("%d polls of %d are parked, and no more since %v", parked, n, responseTimeout)
 		}
 	}
 	return nil
@@ -101,9 +101,9 @@ func (cs *pollClients) do(client *http.Client, req *http.Request, protocol int) 
 	return body, err
 }
 
-// ask returns a statistic of the server.
-func (cs *pollClients) ask(roundSignificant string) (int64, error) {
-	req, err := http.NewRequest(http.MethodGet, cs.url+"/"+roundSignificant, nil)
+// statistic returns a statistic of the server.
+func (cs *pollClients) statistic(name string) (int64, error) {
+	req, err := http.NewRequest(http.MethodGet, cs.url+"/"+name, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -125,7 +125,7 @@ func (cs *pollClients) wake(key int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	got, err := cs.of(key)
+	got, err := cs.await(key)
 	if err != nil {
 		return 0, err
 	}

@@ -23,7 +23,7 @@ var pollsAllowed, pollsReason = func() (int, string) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0, ""
 	}
-	most := max(1, int(min(limit.Max, 1<<30))-filesBesides)
+	most := max(1, int(min(limit.Max, 1<<30))-otherFiles)
 	return most, fmt.Sprintf("%d files may be open, so %d polls are parked", limit.Max, most)
 }()
 
@@ -41,24 +41,24 @@ var pollsAllowed, pollsReason = func() (int, string) {
 // Client and server share the machine's cores.
 func httpPolls(j Job, holder string, protocol int) (Result, error) {
 	arg := fmt.Sprintf("%s %d", holder, j.Params["parked"])
-	return atServant(j, "polls", arg, func(s *server) (Result, error) { return httpPollsAt(s, j, protocol) })
+	return withOwnServer(j, "polls", arg, func(s *server) (Result, error) { return httpPollsAt(s, j, protocol) })
 }
 
 func httpPollsAt(s *server, j Job, protocol int) (Result, error) {
 	n := j.Params["parked"]
 	clients := newPollClients(s.addr, n, protocol)
 	defer clients.close()
-	before, err := clients.ask("memory")
+	before, err := clients.statistic("memory")
 	if err != nil {
 		return Result{}, err
 	}
 	if err := clients.park(n); err != nil {
 		return Result{}, err
 	}
-	if err := s.quiet(); err != nil {
+	if err := s.waitIdle(); err != nil {
 		return Result{}, err
 	}
-	after, err := clients.ask("memory")
+	after, err := clients.statistic("memory")
 	if err != nil {
 		return Result{}, err
 	}

@@ -12,7 +12,7 @@ import (
 // All holders of polls, in real children and into a report.
 func TestHTTPPollsWorkload(t *testing.T) {
 	t.Parallel()
-	requireReady(t, nodesRival.ready)
+	requireReady(t, nodesRival.unavailable)
 	results, _ := quickRun(t, "W15", []string{"w15_memory.png", "w15_wake.png"})
 	for _, r := range results {
 		requireWakeUps(t, r)
@@ -26,10 +26,10 @@ func TestHTTPPollsWorkload(t *testing.T) {
 	require.Equal(t, []string{"longpoll", "longpoll-h2", "longpoll-nodes", "net/http", "net/http-h2"}, implsIn(results))
 }
 
-// pollsHere parks polls at a server, which is this binary again.
-func pollsHere(t *testing.T, holder string, n, protocol int) *pollClients {
+// newTestPolls parks polls at a server, which is this binary again.
+func newTestPolls(t *testing.T, holder string, n, protocol int) *pollClients {
 	t.Helper()
-	cs := newPollClients(servantHere(t, "polls", fmt.Sprint(holder, " ", n)).addr, n, protocol)
+	cs := newPollClients(startTestServer(t, "polls", fmt.Sprint(holder, " ", n)).addr, n, protocol)
 	t.Cleanup(cs.close)
 	return cs
 }
@@ -40,13 +40,13 @@ func TestHTTPPollsAreWokenOneAtATime(t *testing.T) {
 	for holder := range pollHolders {
 		for protocol := 1; protocol <= 2; protocol++ {
 			t.Run(fmt.Sprintf("holder=%s/protocol=%d", holder, protocol), func(t *testing.T) {
-				cs := pollsHere(t, holder, 10, protocol)
+				cs := newTestPolls(t, holder, 10, protocol)
 				require.NoError(t, cs.park(10))
-				parked, err := cs.ask("parked")
+				parked, err := cs.statistic("parked")
 				require.NoError(t, err)
 				require.EqualValues(t, 10, parked)
 				wakeAll(t, cs.wake)
-				require.Empty(t, cs.came)
+				require.Empty(t, cs.received)
 			})
 		}
 	}
@@ -54,17 +54,17 @@ func TestHTTPPollsAreWokenOneAtATime(t *testing.T) {
 
 // A wrong event is an error, not a result.
 func TestPollClientsNoticeAWrongAnswer(t *testing.T) {
-	cs := pollsHere(t, "longpoll", 3, 1)
+	cs := newTestPolls(t, "longpoll", 3, 1)
 	require.NoError(t, cs.park(3))
-	cs.came <- answer{poll: 0, at: time.Now(), body: []byte("1")}
+	cs.received <- response{poll: 0, at: time.Now(), body: []byte("1")}
 	_, err := cs.wake(0)
 	require.ErrorContains(t, err, `event "1"`)
-	require.Eventually(t, func() bool { return len(cs.came) == 1 }, answerLimit, time.Millisecond)
+	require.Eventually(t, func() bool { return len(cs.received) == 1 }, responseTimeout, time.Millisecond)
 	_, err = cs.wake(1) // reads the response of 0
 	require.EqualError(t, err, "poll 0 is answered, and poll 1 was woken")
 	_, err = cs.wake(3)
 	require.ErrorContains(t, err, "404")
-	_, err = cs.ask("nothing")
+	_, err = cs.statistic("nothing")
 	require.ErrorContains(t, err, "404")
 }
 
@@ -76,14 +76,14 @@ func request(t *testing.T, method, url string) *http.Request {
 }
 
 func TestPollClientsNoticeAnEarlyAnswer(t *testing.T) {
-	cs := pollsHere(t, "net/http", 2, 1)
+	cs := newTestPolls(t, "net/http", 2, 1)
 	_, err := cs.do(cs.control, request(t, http.MethodPost, cs.url+"/events/1"), 1)
 	require.NoError(t, err)
 	require.ErrorContains(t, cs.park(2), "before there was an event")
 }
 
 func TestPollClientsNoticeTheWrongProtocol(t *testing.T) {
-	cs := pollsHere(t, "net/http", 1, 2)
+	cs := newTestPolls(t, "net/http", 1, 2)
 	_, err := cs.do(cs.polls, request(t, http.MethodGet, cs.url+"/parked"), 1)
 	require.ErrorContains(t, err, "HTTP/2.0")
 }
@@ -97,7 +97,7 @@ func TestPollServersThatThereAreNot(t *testing.T) {
 // is a gap.
 func TestASizeBeyondTheMachineIsAGapAndASmallerOneIsDone(t *testing.T) {
 	few := longpollRival
-	few.most, few.mostReason = 300, "428 files may be open"
+	few.maxSize, few.maxReason = 300, "428 files may be open"
 	r := runner{workloads: []workload{httpPollsWorkload}, rivals: []rival{few}, reps: 2}
 	var planned []Params
 	for _, group := range r.plan() {

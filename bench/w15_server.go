@@ -28,7 +28,7 @@ type pollHolder interface {
 type pollKey struct {
 	name  string
 	event atomic.Int64  // time of publication, in nanoseconds since 1970; 0 without an event
-	came  chan struct{} // capacity 1; for the holder without a data structure of its own
+	ready chan struct{} // capacity 1; for the holder without a data structure of its own
 }
 
 var pollHolders = map[string]func() (pollHolder, error){
@@ -38,15 +38,15 @@ var pollHolders = map[string]func() (pollHolder, error){
 
 // servePolls runs W15's server, over HTTP/1.1 and over HTTP/2 without TLS. what contains the
 // holder's name and the number of keys.
-func servePolls(ctx context.Context, what string) error {
+func servePolls(ctx context.Context, arg string) error {
 	var name string
 	var n int
-	if _, err := fmt.Sscan(what, &name, &n); err != nil {
-		return fmt.Errorf("polls %q: %w", what, err)
+	if _, err := fmt.Sscan(arg, &name, &n); err != nil {
+		return fmt.Errorf("polls %q: %w", arg, err)
 	}
 	open := pollHolders[name]
 	if open == nil {
-		return fmt.Errorf("polls %q: there is no holder of that name", what)
+		return fmt.Errorf("polls %q: there is no holder of that name", arg)
 	}
 	holder, err := open()
 	if err != nil {
@@ -75,7 +75,7 @@ func servePolls(ctx context.Context, what string) error {
 func pollHandler(holder pollHolder, n int) http.Handler {
 	keys := make([]pollKey, n)
 	for i := range keys {
-		keys[i].name, keys[i].came = strconv.Itoa(i), make(chan struct{}, 1)
+		keys[i].name, keys[i].ready = strconv.Itoa(i), make(chan struct{}, 1)
 	}
 	withKey := func(handle func(w http.ResponseWriter, r *http.Request, k *pollKey)) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +87,7 @@ func pollHandler(holder pollHolder, n int) http.Handler {
 			handle(w, r, &keys[i])
 		}
 	}
-	roundSignificant := func(value func() int64) http.HandlerFunc {
+	statistic := func(value func() int64) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, value()) }
 	}
 	mux := http.NewServeMux()
@@ -102,8 +102,8 @@ func pollHandler(holder pollHolder, n int) http.Handler {
 		holder.wake(k)
 		_, _ = fmt.Fprint(w, now)
 	}))
-	mux.HandleFunc("GET /parked", roundSignificant(func() int64 { return int64(holder.parked()) }))
-	mux.HandleFunc("GET /memory", roundSignificant(func() int64 {
+	mux.HandleFunc("GET /parked", statistic(func() int64 { return int64(holder.parked()) }))
+	mux.HandleFunc("GET /memory", statistic(func() int64 {
 		heap := liveHeap()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)

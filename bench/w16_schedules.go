@@ -26,7 +26,7 @@ type recurringTimers interface {
 	Schedules() (int, error)
 }
 
-// recurring measures each part on a new system:
+// measureSchedules measures each part on a new system:
 //
 //   - Two producers put schedules that are due an hour ahead, in batches of 100 concurrent
 //     calls. The bytes are the difference that these schedules make; a body has 32.
@@ -35,15 +35,15 @@ type recurringTimers interface {
 //     which timers are scheduled, run and completed.
 //   - Schedules are put that are planned evenly in one second, and their lateness is measured as
 //     in W13. The same number of timers is due in one second of another system.
-func recurring(j Job, open func() (durableTimers, error)) (Result, error) {
+func measureSchedules(j Job, open func() (durableTimers, error)) (Result, error) {
 	m := Metrics{}
 	res := Result{Metrics: m}
 	for _, part := range []struct {
 		name string
 		do   func(recurringTimers) error
 	}{
-		{"puts", func(d recurringTimers) error { return puts(j, d, m) }},
-		{"occurrences", func(d recurringTimers) error { return occurrences(j, d, m) }},
+		{"puts", func(d recurringTimers) error { return measurePuts(j, d, m) }},
+		{"occurrences", func(d recurringTimers) error { return measureOccurrences(j, d, m) }},
 		{"lifecycles", func(d recurringTimers) error {
 			lifecycles := Metrics{}
 			err := durableLifecycles(Job{Params: map[string]int{"timers": j.Params["schedules"]}}, d, lifecycles)
@@ -53,12 +53,12 @@ func recurring(j Job, open func() (durableTimers, error)) (Result, error) {
 		{"lateness of timers", func(d recurringTimers) error {
 			var timers Result
 			timers.Metrics = Metrics{}
-			err := oneSecond(j, d, d.Schedule, &timers)
+			err := measureLateness(j, d, d.Schedule, &timers)
 			res.TooSlow = res.TooSlow || timers.TooSlow
 			m["timers_late_p99_ms"] = timers.Metrics["late_p99_ms"]
 			return err
 		}},
-		{"lateness", func(d recurringTimers) error { return oneSecond(j, d, d.Put, &res) }},
+		{"lateness", func(d recurringTimers) error { return measureLateness(j, d, d.Put, &res) }},
 	} {
 		err := withDurable(open, func(d durableTimers) error { return part.do(d.(recurringTimers)) })
 		if err != nil {
@@ -68,7 +68,7 @@ func recurring(j Job, open func() (durableTimers, error)) (Result, error) {
 	return res, nil
 }
 
-func puts(j Job, d recurringTimers, m Metrics) error {
+func measurePuts(j Job, d recurringTimers, m Metrics) error {
 	n := j.Params["schedules"]
 	before, err := d.Bytes()
 	if err != nil {
@@ -90,7 +90,7 @@ func puts(j Job, d recurringTimers, m Metrics) error {
 	return err
 }
 
-func occurrences(j Job, d recurringTimers, m Metrics) error {
+func measureOccurrences(j Job, d recurringTimers, m Metrics) error {
 	n := j.Params["schedules"]
 	due := time.Now().Add(time.Duration(max(j.Slack, 1)) * (time.Second + time.Duration(n)*200*time.Microsecond)).Truncate(time.Millisecond)
 	if err := produceDurables(n, func(batch []durableTimer) error {
@@ -111,7 +111,7 @@ func occurrences(j Job, d recurringTimers, m Metrics) error {
 	}); err != nil {
 		return err
 	}
-	if err := errors.Join(runs.wait(), ended(d)); err != nil {
+	if err := errors.Join(runs.wait(), waitEmpty(d)); err != nil {
 		return err
 	}
 	m["occurrences_per_s"] = float64(n) / time.Since(begun).Seconds()
@@ -121,8 +121,8 @@ func occurrences(j Job, d recurringTimers, m Metrics) error {
 	return nil
 }
 
-// oneSecond measures the lateness of timers or occurrences due evenly in one second.
-func oneSecond(j Job, d recurringTimers, add func([]durableTimer) error, res *Result) error {
+// measureLateness measures the lateness of timers or occurrences due evenly in one second.
+func measureLateness(j Job, d recurringTimers, add func([]durableTimer) error, res *Result) error {
 	n := j.Params["schedules"]
 	runs := newDurableRuns(n)
 	late := make([]time.Duration, n)

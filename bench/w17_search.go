@@ -26,7 +26,7 @@ const (
 	searchReps = 5
 )
 
-// search measures an operator's requests, on one dead letter for every ten pending timers:
+// measureSearch measures an operator's requests, on one dead letter for every ten pending timers:
 //
 //   - the first page of the pending timers, and the next; a prefix that twelve of them have; a
 //     topic that none of them has, and an error that no dead letter has: the medians of five.
@@ -35,7 +35,7 @@ const (
 // During these requests another goroutine reads one timer after the other, from all shards: its
 // longest wait is the longest time for which a shard was blocked. grown_bytes is the maximum
 // growth of resident memory.
-func search(j Job, d *limboDurable) (Result, error) {
+func measureSearch(j Job, d *limboDurable) (Result, error) {
 	n := j.Params["timers"]
 	m := Metrics{}
 	if err := fillForSearch(d, n); err != nil {
@@ -49,10 +49,10 @@ func search(j Job, d *limboDurable) (Result, error) {
 
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	var watch errgroup.Group
+	var group errgroup.Group
 	var longest time.Duration
-	var most int64
-	watch.Go(func() error {
+	var maxResident int64
+	group.Go(func() error {
 		for i := 0; ctx.Err() == nil; i++ {
 			begun := time.Now()
 			if _, err := d.timers.Get(context.Background(), rareKey(i%searchRare)); err != nil {
@@ -60,11 +60,11 @@ func search(j Job, d *limboDurable) (Result, error) {
 			}
 			longest = max(longest, time.Since(begun))
 			if i%10 == 0 {
-				held, err := resident()
+				res, err := resident()
 				if err != nil {
 					return err
 				}
-				most = max(most, held)
+				maxResident = max(maxResident, res)
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -72,9 +72,9 @@ func search(j Job, d *limboDurable) (Result, error) {
 	})
 	err = errors.Join(searches(d, m), requeueAll(d, n/10, m))
 	stop()
-	err = errors.Join(err, watch.Wait())
+	err = errors.Join(err, group.Wait())
 	m["longest_get_ms"] = ms(longest)
-	m["grown_bytes"] = float64(max(most-before, 0))
+	m["grown_bytes"] = float64(max(maxResident-before, 0))
 	return Result{Metrics: m}, err
 }
 

@@ -19,8 +19,8 @@ const chunkSize = 1024
 type chunk struct {
 	before  int64        // slots in the chunks before this one
 	claimed atomic.Int64 // any producer writes; runs past chunkSize when full
-	follow  atomic.Pointer[chunk]
-	places  [chunkSize]atomic.Pointer[Timeout]
+	next    atomic.Pointer[chunk]
+	slots   [chunkSize]atomic.Pointer[Timeout]
 }
 
 func newQueue() *queue {
@@ -34,17 +34,17 @@ func (q *queue) push(t *Timeout) {
 	for {
 		c := q.tail.Load()
 		if i := c.claimed.Add(1) - 1; i < chunkSize {
-			c.places[i].Store(t)
+			c.slots[i].Store(t)
 			return
 		}
-		follow := c.follow.Load()
-		if follow == nil {
-			follow = &chunk{before: c.before + chunkSize}
-			if !c.follow.CompareAndSwap(nil, follow) {
-				follow = c.follow.Load()
+		next := c.next.Load()
+		if next == nil {
+			next = &chunk{before: c.before + chunkSize}
+			if !c.next.CompareAndSwap(nil, next) {
+				next = c.next.Load()
 			}
 		}
-		q.tail.CompareAndSwap(c, follow)
+		q.tail.CompareAndSwap(c, next)
 	}
 }
 
@@ -52,17 +52,17 @@ func (q *queue) push(t *Timeout) {
 // producer that claimed the slot has not written it yet; the next tick will find it.
 func (q *queue) pop() *Timeout {
 	if q.next == chunkSize {
-		follow := q.head.follow.Load()
-		if follow == nil {
+		next := q.head.next.Load()
+		if next == nil {
 			return nil
 		}
-		q.head, q.next = follow, 0
+		q.head, q.next = next, 0
 	}
-	t := q.head.places[q.next].Load()
+	t := q.head.slots[q.next].Load()
 	if t == nil {
 		return nil
 	}
-	q.head.places[q.next].Store(nil)
+	q.head.slots[q.next].Store(nil)
 	q.next++
 	q.popped.Store(q.head.before + int64(q.next))
 	return t

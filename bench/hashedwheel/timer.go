@@ -57,11 +57,11 @@ type Timer struct {
 	pending   atomic.Int64
 	state     atomic.Int32
 
-	start    sync.Once
-	started  time.Time     // set by the first start
-	stopping chan struct{} // closed by Stop
-	stopped  chan struct{} // closed by the worker when it ends
-	left     []*Timeout    // the unprocessed timeouts; read after stopped is closed
+	start       sync.Once
+	started     time.Time     // set by the first start
+	stopping    chan struct{} // closed by Stop
+	stopped     chan struct{} // closed by the worker when it ends
+	unprocessed []*Timeout    // the unprocessed timeouts; read after stopped is closed
 }
 
 // A timer's states.
@@ -153,7 +153,7 @@ func (t *Timer) Stop() []*Timeout {
 		return nil
 	}
 	<-t.stopped
-	return t.left
+	return t.unprocessed
 }
 
 func (t *Timer) now() int64 { return int64(time.Since(t.started)) }
@@ -173,15 +173,15 @@ func (t *Timer) work() {
 	defer alarm.Stop()
 	for tick := int64(0); t.wait(alarm, tick); tick++ {
 		t.dropCancelled()
-		t.takeOver(tick)
+		t.transfer(tick)
 		t.wheel[tick&t.mask].expire(t)
 	}
 	for i := range t.wheel {
-		t.left = t.wheel[i].drainTo(t.left)
+		t.unprocessed = t.wheel[i].drainTo(t.unprocessed)
 	}
 	for timeout := t.added.pop(); timeout != nil; timeout = t.added.pop() {
 		if !timeout.Cancelled() {
-			t.left = append(t.left, timeout)
+			t.unprocessed = append(t.unprocessed, timeout)
 		}
 	}
 	t.dropCancelled()
@@ -204,9 +204,9 @@ func (t *Timer) wait(alarm *time.Timer, tick int64) bool {
 	return false
 }
 
-// takeOver moves new timeouts into their buckets, at most 100,000, so that a flood of them does
+// transfer moves new timeouts into their buckets, at most 100,000, so that a flood of them does
 // not delay due timeouts.
-func (t *Timer) takeOver(tick int64) {
+func (t *Timer) transfer(tick int64) {
 	for range maxTransfer {
 		timeout := t.added.pop()
 		if timeout == nil {

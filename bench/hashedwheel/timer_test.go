@@ -247,13 +247,13 @@ func TestTransferIsBounded(t *testing.T) {
 		timer.added.push(&Timeout{timer: timer, deadline: int64(time.Hour)})
 	}
 	require.EqualValues(t, maxTransfer+10, timer.Queued())
-	timer.takeOver(0)
+	timer.transfer(0)
 	require.EqualValues(t, 10, timer.Queued())
-	left := 0
+	unprocessed := 0
 	for timer.added.pop() != nil {
-		left++
+		unprocessed++
 	}
-	require.Equal(t, 10, left)
+	require.Equal(t, 10, unprocessed)
 }
 
 func TestQueueKeepsOrderAndLosesNothing(t *testing.T) {

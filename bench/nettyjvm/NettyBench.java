@@ -70,8 +70,8 @@ public final class NettyBench {
         }
 
         long below(long n) { return (next() >>> 32) * n >>> 32; }
-        long heldMicros() { return 60_000_000L + below(3_540_000_000L); }
-        long briefMicros() { return 1_000_000L + below(30_000_000L); }
+        long longDelayMicros() { return 60_000_000L + below(3_540_000_000L); }
+        long shortDelayMicros() { return 1_000_000L + below(30_000_000L); }
 
         int[] shuffled(int n) {
             int[] p = new int[n];
@@ -87,14 +87,14 @@ public final class NettyBench {
     static Timeout[] hold(HashedWheelTimer timer, int n, Rng rng) throws Exception {
         Timeout[] held = new Timeout[n];
         for (int i = 0; i < n; i++) {
-            held[i] = timer.newTimeout(NOTHING, rng.heldMicros(), TimeUnit.MICROSECONDS);
+            held[i] = timer.newTimeout(NOTHING, rng.longDelayMicros(), TimeUnit.MICROSECONDS);
         }
-        settle(n);
+        waitPlaced(n);
         return held;
     }
 
     /** The worker takes over at most 100,000 in a tick. */
-    static void settle(int n) throws Exception { Thread.sleep(20 + n / 50_000); }
+    static void waitPlaced(int n) throws Exception { Thread.sleep(20 + n / 50_000); }
 
     static void startStop(HashedWheelTimer timer, Rng rng, boolean quick) throws Exception {
         int threads = params.get("goroutines").intValue();
@@ -139,7 +139,7 @@ public final class NettyBench {
         long n = 0;
         for (long end = System.nanoTime() + span; n == 0 || System.nanoTime() < end; n += 256) {
             for (int i = 0; i < 256; i++) {
-                timer.newTimeout(NOTHING, rng.briefMicros(), TimeUnit.MICROSECONDS).cancel();
+                timer.newTimeout(NOTHING, rng.shortDelayMicros(), TimeUnit.MICROSECONDS).cancel();
             }
         }
         return n;
@@ -154,10 +154,10 @@ public final class NettyBench {
         long start = System.nanoTime();
         Timeout[] held = new Timeout[n];
         for (int i = 0; i < n; i++) {
-            held[i] = timer.newTimeout(NOTHING, rng.heldMicros(), TimeUnit.MICROSECONDS);
+            held[i] = timer.newTimeout(NOTHING, rng.longDelayMicros(), TimeUnit.MICROSECONDS);
         }
         metrics.put("start_ns", (double) (System.nanoTime() - start) / n);
-        settle(n);
+        waitPlaced(n);
         long peak = liveHeap() - before;
         long[] collections = new long[3];
         for (int i = 0; i < 3; i++) {
@@ -178,9 +178,9 @@ public final class NettyBench {
         for (int i = 0; i < 15; i++) { // until it no longer shrinks
             Thread.sleep(100);
             long now = liveHeap() - before;
-            boolean settled = kept - now <= peak / 100;
+            boolean stable = kept - now <= peak / 100;
             kept = now;
-            if (settled) {
+            if (stable) {
                 break;
             }
         }
@@ -217,7 +217,7 @@ public final class NettyBench {
             long due = base + lead + id * gap;
             held[id] = timer.newTimeout(t -> late.set(id, System.nanoTime() - due), due - System.nanoTime(), TimeUnit.NANOSECONDS);
         }
-        settle(n);
+        waitPlaced(n);
         if (System.nanoTime() - base > lead - 30_000_000L) {
             return false;
         }
