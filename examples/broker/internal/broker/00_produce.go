@@ -53,7 +53,7 @@ func handleProduce(s *Server, c *wire.Conn, q *kmsg.ProduceRequest, r *wire.Repl
 	// wait for the network. After 100 µs they only start goroutines.
 	for _, part := range op.waiting {
 		if part.Stored {
-			s.hasAppended(part.p, part.Appended)
+			s.onAppend(part.p, part.Appended)
 		}
 	}
 	if q.Acks == -1 && len(op.waiting) > 0 {
@@ -75,7 +75,7 @@ func (o *produce) append(q *kmsg.ProduceRequest) (failed bool) {
 			sp.Partition = rp.Partition
 			p, done, err := o.srv.append(q, rt, rp)
 			if err != nil {
-				sp.ErrorCode, sp.BaseOffset = wire.Code(o.named(err)), -1
+				sp.ErrorCode, sp.BaseOffset = wire.Code(o.errorFor(err)), -1
 				failed = true
 				continue
 			}
@@ -87,8 +87,8 @@ func (o *produce) append(q *kmsg.ProduceRequest) (failed bool) {
 	return failed
 }
 
-// named maps an error to the one that this version of the request knows.
-func (o *produce) named(err *kerr.Error) *kerr.Error {
+// errorFor maps an error to the one that this version of the request knows.
+func (o *produce) errorFor(err *kerr.Error) *kerr.Error {
 	if err == kerr.UnknownTopicOrPartition && o.byID {
 		return kerr.UnknownTopicID
 	}
@@ -110,7 +110,7 @@ func (o *produce) wait(c *wire.Conn, timeout time.Duration) {
 // Complete runs on the goroutine that handles the last replica's fetch, on a worker, or on the
 // goroutine that takes leadership away. It only builds the answer.
 func (o *produce) Complete(outcome purgatory.Outcome, _ error) {
-	settle(outcome, o.reply, o.answer)
+	completeParked(outcome, o.reply, o.answer)
 }
 
 // answer builds the response, with the outcome for the records of each partition.

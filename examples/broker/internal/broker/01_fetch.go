@@ -29,8 +29,8 @@ type watermark uint8
 
 const (
 	highWatermark watermark = iota
-	theEnd
-	aSession // no watermark, but a whole session; its id takes the place of the partition index
+	logEndOffset
+	noWatermark // no watermark, but a whole session; its id takes the place of the partition index
 )
 
 // fetch is a delayed operation, watched on every partition it reads. It copies the fields it needs
@@ -128,7 +128,7 @@ func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
 	f.maxWait = time.Duration(q.MaxWaitMillis) * time.Millisecond
 	// The connection's context ends when the client disconnects. That removes the fetch from the
 	// purgatory, because no client would read the answer.
-	_, refused := s.fetchesFor(f.watermark()).TryCompleteElseWatch(c.Context(), f, f.maxWait, keys...)
+	_, refused := s.fetchPurgatory(f.watermark()).TryCompleteElseWatch(c.Context(), f, f.maxWait, keys...)
 	if s.notParked(refused) {
 		s.watched.Add(-int64(f.watching))
 		f.overload()
@@ -140,9 +140,9 @@ func handleFetch(s *Server, c *wire.Conn, q *kmsg.FetchRequest, r *wire.Reply) {
 // session has become too large.
 func (f *fetch) begin(q *kmsg.FetchRequest) (keys []watchKey, ok bool) {
 	if f.session != nil {
-		named, ok := f.session.update(q)
+		requested, ok := f.session.update(q)
 		if f.follower {
-			f.noteNamed(q, named)
+			f.recordSessionProgress(q, requested)
 		}
 		if !ok || f.session.empty() {
 			return nil, ok
@@ -151,7 +151,7 @@ func (f *fetch) begin(q *kmsg.FetchRequest) (keys []watchKey, ok bool) {
 	}
 	f.resolve(q)
 	if f.follower {
-		f.note(q)
+		f.recordProgress(q)
 	}
 	keys = make([]watchKey, 0, len(f.parts))
 	for i := range f.parts {
@@ -166,18 +166,18 @@ func (f *fetch) begin(q *kmsg.FetchRequest) (keys []watchKey, ok bool) {
 
 func (f *fetch) watermark() watermark {
 	if f.follower {
-		return theEnd
+		return logEndOffset
 	}
 	return highWatermark
 }
 
-// note records the progress that a follower's fetch reports to the leader.
-func (f *fetch) note(q *kmsg.FetchRequest) {
+// recordProgress records the progress that a follower's fetch reports to the leader.
+func (f *fetch) recordProgress(q *kmsg.FetchRequest) {
 	i := 0
 	for _, rt := range q.Topics {
 		for j := range rt.Partitions {
 			if part := &f.parts[i]; part.p != nil {
-				done := f.notePart(part, q.ReplicaID, &rt.Partitions[j], nil)
+				done := f.recordPart(part, q.ReplicaID, &rt.Partitions[j], nil)
 				part.err, part.diverging = done.Err, done.Diverging
 			}
 			i++
@@ -185,16 +185,16 @@ func (f *fetch) note(q *kmsg.FetchRequest) {
 	}
 }
 
-// noteNamed is note for the session partitions that a fetch names.
-func (f *fetch) noteNamed(q *kmsg.FetchRequest, named []*sessionPart) {
+// recordSessionProgress is recordProgress for the session partitions that a fetch names.
+func (f *fetch) recordSessionProgress(q *kmsg.FetchRequest, requested []*sessionPart) {
 	i := 0
 	for _, rt := range q.Topics {
 		for j := range rt.Partitions {
-			if i == len(named) {
+			if i == len(requested) {
 				return // the session has ended
 			}
-			if part := named[i]; part.p != nil {
-				done := f.notePart(&part.fetchPart, q.ReplicaID, &rt.Partitions[j], &f.session.heard)
+			if part := requested[i]; part.p != nil {
+				done := f.recordPart(&part.fetchPart, q.ReplicaID, &rt.Partitions[j], &f.session.lastFetch)
 				f.session.mu.Lock()
 				part.err, part.diverging = done.Err, done.Diverging
 				f.session.mu.Unlock()
@@ -204,10 +204,10 @@ func (f *fetch) noteNamed(q *kmsg.FetchRequest, named []*sessionPart) {
 	}
 }
 
-func (f *fetch) notePart(part *fetchPart, follower int32, rp *kmsg.FetchRequestTopicPartition, heard *atomic.Int64) replica.Fetched {
-	done := part.p.FetchedBy(follower, rp.FetchOffset, rp.LogStartOffset, part.epoch, rp.LastFetchedEpoch, f.srv.uptime.Now(), heard)
+func (f *fetch) recordPart(part *fetchPart, follower int32, rp *kmsg.FetchRequestTopicPartition, lastFetch *atomic.Int64) replica.FetchResult {
+	done := part.p.FetchedBy(follower, rp.FetchOffset, rp.LogStartOffset, part.epoch, rp.LastFetchedEpoch, f.srv.uptime.Now(), lastFetch)
 	if done.Raised {
-		f.srv.hasRaised(part.p, part.epoch)
+		f.srv.onHighWatermark(part.p, part.epoch)
 	}
 	if done.Low >= 0 {
 		r := replica.LeaderEpoch{PartitionKey: part.p.Key, Epoch: part.epoch}
@@ -231,7 +231,7 @@ func (f *fetch) resolve(q *kmsg.FetchRequest) {
 	f.parts = make([]fetchPart, 0, n)
 	for i := range q.Topics {
 		rt := &q.Topics[i]
-		named := &fetchTopic{rt.Topic, rt.TopicID}
+		topic := &fetchTopic{rt.Topic, rt.TopicID}
 		for j := range rt.Partitions {
 			rp := &rt.Partitions[j]
 			epoch := int32(-1)
@@ -240,10 +240,10 @@ func (f *fetch) resolve(q *kmsg.FetchRequest) {
 			}
 			p, err := f.srv.lookup(rt.Topic, rt.TopicID, q.Version >= 13, rp.Partition)
 			if err == nil {
-				err = f.named(p.Leads(epoch))
+				err = f.errorFor(p.Leads(epoch))
 			}
 			f.parts = append(f.parts, fetchPart{
-				topic:    named,
+				topic:    topic,
 				index:    rp.Partition,
 				epoch:    epoch,
 				offset:   rp.FetchOffset,
@@ -272,7 +272,7 @@ func (f *fetch) enough() bool {
 	}
 	var total int64
 	for i := range f.parts {
-		n, ok := f.look(&f.parts[i])
+		n, ok := f.checkPart(&f.parts[i])
 		if !ok {
 			return true
 		}
@@ -281,9 +281,9 @@ func (f *fetch) enough() bool {
 	return total >= f.minBytes
 }
 
-// look returns how many bytes a partition can contribute. ok is false if the partition has an
+// checkPart returns how many bytes a partition can contribute. ok is false if the partition has an
 // error, or if the follower must truncate its log.
-func (f *fetch) look(part *fetchPart) (n int64, ok bool) {
+func (f *fetch) checkPart(part *fetchPart) (n int64, ok bool) {
 	if part.err != nil || part.diverging != nil {
 		return 0, false
 	}
@@ -291,7 +291,7 @@ func (f *fetch) look(part *fetchPart) (n int64, ok bool) {
 	if s.Err != nil {
 		// Keep the error: this broker may lead again by the time the answer is built. The client
 		// would then be told too early that there are no records.
-		part.err = f.named(s.Err)
+		part.err = f.errorFor(s.Err)
 		return 0, false
 	}
 	if s.Changed.After(f.arrived) && s.Changed.After(f.changed) {
@@ -316,7 +316,7 @@ func (f *fetch) Complete(outcome purgatory.Outcome, _ error) {
 	case outcome == purgatory.Expired && f.srv.cfg.OnExpire != nil:
 		f.srv.cfg.OnExpire(f.expired())
 	}
-	settle(outcome, f.reply, func() { f.answer(0) }) // with the records there are
+	completeParked(outcome, f.reply, func() { f.answer(0) }) // with the records there are
 }
 
 // ExpiredFetch is a consumer's fetch whose max wait has passed.

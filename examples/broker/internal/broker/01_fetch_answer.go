@@ -49,7 +49,7 @@ func (f *fetch) build(throttle time.Duration) kmsg.Response {
 		f.session.fill(f, resp)
 		return resp
 	}
-	a := answer{f: f, resp: resp, room: f.conn.OutboundRoom(f.maxBytes)}
+	a := answer{f: f, resp: resp, maxBytes: f.conn.OutboundCapacity(f.maxBytes)}
 	for i := range f.parts {
 		part := &f.parts[i]
 		sp, _ := a.read(part)
@@ -62,10 +62,10 @@ func (f *fetch) build(throttle time.Duration) kmsg.Response {
 // partition's own limit, except that the first batch is sent whatever its size: a consumer could
 // never get past it otherwise.
 type answer struct {
-	f           *fetch
-	resp        *kmsg.FetchResponse
-	topic       *fetchTopic // of the last partition
-	room, total int
+	f               *fetch
+	resp            *kmsg.FetchResponse
+	topic           *fetchTopic // of the last partition
+	maxBytes, total int
 }
 
 func (a *answer) read(part *fetchPart) (sp kmsg.FetchResponseTopicPartition, err *kerr.Error) {
@@ -73,10 +73,10 @@ func (a *answer) read(part *fetchPart) (sp kmsg.FetchResponseTopicPartition, err
 	sp.Partition = part.index
 	sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = -1, -1, -1
 	sp.RecordBatches = []byte{} // empty, not null: librdkafka takes null for a malformed answer
-	err = a.f.fill(&sp, part, a.room-a.total, a.total == 0)
+	err = a.f.fill(&sp, part, a.maxBytes-a.total, a.total == 0)
 	sp.ErrorCode = wire.Code(err)
 	a.total += len(sp.RecordBatches)
-	a.f.conn.HoldOutbound(len(sp.RecordBatches))
+	a.f.conn.ChargeOutbound(len(sp.RecordBatches))
 	return sp, err
 }
 
@@ -92,9 +92,9 @@ func (a *answer) add(topic *fetchTopic, sp kmsg.FetchResponseTopicPartition) {
 	st.Partitions = append(st.Partitions, sp)
 }
 
-// named maps a partition's error to the one that this version of the request knows: a deleted topic
+// errorFor maps a partition's error to the one that this version of the request knows: a deleted topic
 // is unknown by its name, or by its id.
-func (f *fetch) named(err *kerr.Error) *kerr.Error {
+func (f *fetch) errorFor(err *kerr.Error) *kerr.Error {
 	if err == kerr.UnknownTopicOrPartition && f.version >= 13 {
 		return kerr.UnknownTopicID
 	}
@@ -102,7 +102,7 @@ func (f *fetch) named(err *kerr.Error) *kerr.Error {
 }
 
 // fill reads one partition into sp.
-func (f *fetch) fill(sp *kmsg.FetchResponseTopicPartition, part *fetchPart, room int, atLeastOne bool) *kerr.Error {
+func (f *fetch) fill(sp *kmsg.FetchResponseTopicPartition, part *fetchPart, maxBytes int, atLeastOne bool) *kerr.Error {
 	switch {
 	case part.diverging != nil:
 		sp.DivergingEpoch.Epoch, sp.DivergingEpoch.EndOffset = part.diverging.Epoch, part.diverging.Start
@@ -110,11 +110,11 @@ func (f *fetch) fill(sp *kmsg.FetchResponseTopicPartition, part *fetchPart, room
 	case part.err != nil && part.err != kerr.OffsetOutOfRange:
 		return part.err
 	}
-	got := part.p.Read(part.offset, part.epoch, f.follower, min(part.maxBytes, room), atLeastOne)
+	got := part.p.Read(part.offset, part.epoch, f.follower, min(part.maxBytes, maxBytes), atLeastOne)
 	sp.HighWatermark, sp.LastStableOffset, sp.LogStartOffset = got.HighWatermark, got.HighWatermark, got.Start
 	switch {
 	case got.Err != nil:
-		return f.named(got.Err)
+		return f.errorFor(got.Err)
 	case part.err != nil:
 		return part.err // a follower that must start over needs the log's start and high watermark
 	}

@@ -28,12 +28,12 @@ func handleListOffsets(s *Server, c *wire.Conn, q *kmsg.ListOffsetsRequest, r *w
 				err = kerr.InvalidRequest
 			}
 			if err == nil {
-				believed := int32(-1)
+				currentEpoch := int32(-1)
 				if q.Version >= 4 {
-					believed = rp.CurrentLeaderEpoch
+					currentEpoch = rp.CurrentLeaderEpoch
 				}
 				asked[p] = true
-				sp.Offset, sp.Timestamp, sp.LeaderEpoch, err = p.OffsetFor(rp.Timestamp, believed)
+				sp.Offset, sp.Timestamp, sp.LeaderEpoch, err = p.OffsetFor(rp.Timestamp, currentEpoch)
 			}
 			if err != nil {
 				sp.ErrorCode = wire.Code(err)

@@ -28,7 +28,7 @@ func handleMetadata(s *Server, c *wire.Conn, q *kmsg.MetadataRequest, r *wire.Re
 			if rt.Topic == nil || s.image().ByName[*rt.Topic] != nil {
 				continue
 			}
-			made, err := s.Controller.Create(strings.Clone(*rt.Topic), meta.Shape{Partitions: -1, Replication: -1}, false)
+			made, err := s.Controller.Create(strings.Clone(*rt.Topic), meta.TopicSpec{Partitions: -1, Replication: -1}, false)
 			if err != nil && err != kerr.TopicAlreadyExists { // another request may create it first
 				refused[*rt.Topic] = err
 				continue

@@ -31,7 +31,7 @@ func handleDeleteTopics(s *Server, c *wire.Conn, q *kmsg.DeleteTopicsRequest, r 
 			return
 		}
 		st.Topic, st.TopicID = kmsg.StringPtr(found.Name), found.ID
-		op.waiting = append(op.waiting, changingTopic{name: found.Name, id: found.ID, gone: true, code: &st.ErrorCode})
+		op.waiting = append(op.waiting, changingTopic{name: found.Name, id: found.ID, deleting: true, code: &st.ErrorCode})
 	}
 	for i := range q.TopicNames {
 		del(img.ByName[q.TopicNames[i]], &q.TopicNames[i], meta.TopicID{}, kerr.UnknownTopicOrPartition)

@@ -85,14 +85,14 @@ func (o *deleteRecords) begin(topic string, rp *kmsg.DeleteRecordsRequestTopicPa
 	if err := p.DeleteBefore(now.Epoch, offset); err != nil {
 		return err
 	}
-	o.srv.sessions.startMoved(p.Key)
+	o.srv.sessions.logStartMoved(p.Key)
 	o.waiting = append(o.waiting, deletedPart{sp, now, p, offset})
 	return nil
 }
 
 // Complete runs on the goroutine that handles the last follower's fetch, or on a worker.
 func (o *deleteRecords) Complete(outcome purgatory.Outcome, _ error) {
-	settle(outcome, o.reply, o.answer)
+	completeParked(outcome, o.reply, o.answer)
 }
 
 func (o *deleteRecords) answer() {

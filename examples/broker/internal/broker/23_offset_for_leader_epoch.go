@@ -19,13 +19,13 @@ func handleOffsetForLeaderEpoch(s *Server, c *wire.Conn, q *kmsg.OffsetForLeader
 			rp := &rt.Partitions[j]
 			sp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
 			sp.Partition, sp.LeaderEpoch, sp.EndOffset = rp.Partition, -1, -1
-			believed := int32(-1)
+			currentEpoch := int32(-1)
 			if q.Version >= 2 {
-				believed = rp.CurrentLeaderEpoch
+				currentEpoch = rp.CurrentLeaderEpoch
 			}
 			p, err := s.lookup(rt.Topic, meta.TopicID{}, false, rp.Partition)
 			if err == nil {
-				sp.LeaderEpoch, sp.EndOffset, err = p.EndOfEpoch(rp.LeaderEpoch, believed)
+				sp.LeaderEpoch, sp.EndOffset, err = p.EndOfEpoch(rp.LeaderEpoch, currentEpoch)
 			}
 			sp.ErrorCode = wire.Code(err)
 			st.Partitions = append(st.Partitions, sp)

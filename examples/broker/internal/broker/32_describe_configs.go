@@ -18,6 +18,6 @@ func handleDescribeConfigs(s *Server, c *wire.Conn, q *kmsg.DescribeConfigsReque
 
 func describeConfigs(q *kmsg.DescribeConfigsRequest, node int32, cfg *Config, img *meta.Image) *kmsg.DescribeConfigsResponse {
 	builtIn, _ := Config{}.WithDefaults() // the defaults are in range
-	asked := settings.Asked{Started: cfg.settings(), BuiltIn: builtIn.settings(), Synonyms: q.IncludeSynonyms, Documentation: q.IncludeDocumentation}
+	asked := settings.DescribeQuery{Started: cfg.settings(), BuiltIn: builtIn.settings(), Synonyms: q.IncludeSynonyms, Documentation: q.IncludeDocumentation}
 	return asked.Answer(q, node, img)
 }

@@ -134,7 +134,7 @@ func TestRetentionAndReset(t *testing.T) {
 	}
 	first := c.Call(listRequest(5, topic, 0, replica.EarliestOffset)).(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0].Offset
 	require.Greater(t, first, int64(80))
-	require.LessOrEqual(t, s.partitions.Kept.Load(), int64(2000))
+	require.LessOrEqual(t, s.partitions.LogBytes.Load(), int64(2000))
 	kafkatest.RequireCode(t, kerr.OffsetOutOfRange,
 		kafkatest.PartitionsOf(c.Call(kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, first-1, kafkatest.Plenty))))[0].ErrorCode)
 
@@ -276,9 +276,9 @@ func TestDeleteTopics(t *testing.T) {
 	}
 	topic := makeTopic(t, s, "t", 3)
 	produceTo(c, topic, 0, kafkatest.Batch([]string{"x"}))
-	require.Positive(t, s.partitions.Kept.Load())
+	require.Positive(t, s.partitions.LogBytes.Load())
 	require.Zero(t, del(nil, topic.ID))
-	require.Zero(t, s.partitions.Kept.Load(), "bytes of a deleted topic")
+	require.Zero(t, s.partitions.LogBytes.Load(), "bytes of a deleted topic")
 	kafkatest.RequireCode(t, kerr.UnknownTopicID, del(nil, topic.ID))
 	kafkatest.RequireCode(t, kerr.UnknownTopicOrPartition, del(kmsg.StringPtr("t"), meta.TopicID{}))
 	kafkatest.RequireCode(t, kerr.UnknownTopicOrPartition, produceTo(c, topic, 0, kafkatest.Batch([]string{"x"})).ErrorCode)

@@ -19,7 +19,7 @@ import (
 func TestReplicasHoldTheSame(t *testing.T) {
 	t.Parallel()
 	c := startBrokers(t, 3)
-	topic := startTopic(t, c, meta.Shape{})
+	topic := startTopic(t, c, meta.TopicSpec{})
 	cl := client(t, c.Nodes[0].Server(), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	const n = 500
 	for i := range n {
@@ -42,7 +42,7 @@ func TestReplicasHoldTheSame(t *testing.T) {
 func TestProduceWaitsForReplicas(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient)
-		topic := startTopic(t, c, meta.Shape{})
+		topic := startTopic(t, c, meta.TopicSpec{})
 		lead := leader(c, topic)
 		conn, consumer := dial(t, lead.Server()), dial(t, lead.Server())
 		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
@@ -74,7 +74,7 @@ func TestProduceWaitsForReplicas(t *testing.T) {
 func TestInSyncSetShrinksAndGrows(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, quickToDrop)
-		topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}}) // if the machine stalls, the third replica lags, too
+		topic := startTopic(t, c, meta.TopicSpec{Settings: meta.Settings{MinISR: 1}}) // if the machine stalls, the third replica lags, too
 		lead := leader(c, topic)
 		lost := c.Nodes[(lead.ID+1)%3]
 		conn := dial(t, lead.Server())
@@ -95,7 +95,7 @@ func TestInSyncSetShrinksAndGrows(t *testing.T) {
 func TestTooFewInSync(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient, func(c *Config) { c.ReplicaLag = 5 * time.Second }) // the machine may stall
-		topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 2}})
+		topic := startTopic(t, c, meta.TopicSpec{Settings: meta.Settings{MinISR: 2}})
 		lead := leader(c, topic)
 		conn := dial(t, lead.Server())
 		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
@@ -114,7 +114,7 @@ func TestTooFewInSync(t *testing.T) {
 func TestEpochsOfClients(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient)
-		topic := startTopic(t, c, meta.Shape{})
+		topic := startTopic(t, c, meta.TopicSpec{})
 		old := leader(c, topic)
 		require.Zero(t, produceTo(dial(t, old.Server()), topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
 		require.NoError(t, kill(c, old))
@@ -147,7 +147,7 @@ func TestEpochsOfClients(t *testing.T) {
 func TestNonFollowersDoNotFollow(t *testing.T) {
 	t.Parallel()
 	c := startBrokers(t, 3)
-	topic := startTopic(t, c, meta.Shape{})
+	topic := startTopic(t, c, meta.TopicSpec{})
 	fetch := kafkatest.Fetch(13, topic, 0, 0, kafkatest.Plenty, want0())
 	fetch.ReplicaID = (leader(c, topic).ID + 1) % 3
 	resp := dial(t, leader(c, topic).Server()).Call(fetch).(*kmsg.FetchResponse)
@@ -158,7 +158,7 @@ func TestNonFollowersDoNotFollow(t *testing.T) {
 func TestDeleteRecords(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient)
-		topic := startTopic(t, c, meta.Shape{})
+		topic := startTopic(t, c, meta.TopicSpec{})
 		lead := leader(c, topic)
 		conn := dial(t, lead.Server())
 		del := func(offset int64, timeout time.Duration) kmsg.DeleteRecordsResponseTopicPartition {
@@ -202,7 +202,7 @@ func TestDeleteRecords(t *testing.T) {
 func TestFollowerStartsAgain(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient)
-		topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{Retention: 4000}})
+		topic := startTopic(t, c, meta.TopicSpec{Settings: meta.Settings{Retention: 4000}})
 		lead := leader(c, topic)
 		away := c.Nodes[(lead.ID+1)%3]
 		conn := dial(t, lead.Server())
@@ -223,7 +223,7 @@ func TestFollowerStartsAgain(t *testing.T) {
 func TestOffsetsTopicIsTheCoordinators(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t, func(c *Config) { c.Meta.RetentionBytes, c.MaxLogSum = 500, 1000 })
-	_, err := s.Controller.Create(meta.OffsetsTopic, meta.Shape{Partitions: 7, Replication: -1}, false)
+	_, err := s.Controller.Create(meta.OffsetsTopic, meta.TopicSpec{Partitions: 7, Replication: -1}, false)
 	require.Equal(t, kerr.InvalidTopicException, err)
 	require.Nil(t, s.Controller.CreateOffsetsTopic())
 	require.Nil(t, s.Controller.CreateOffsetsTopic(), "again")

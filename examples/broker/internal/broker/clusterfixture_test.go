@@ -27,7 +27,7 @@ func patient(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = time.Hour, time.H
 func returning(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = 8*time.Second, 8*time.Second }
 
 // startTopic creates a topic with one partition, and waits until the cluster is whole.
-func startTopic(t *testing.T, c *Cluster, shape meta.Shape) *meta.Topic {
+func startTopic(t *testing.T, c *Cluster, shape meta.TopicSpec) *meta.Topic {
 	t.Helper()
 	shape.Partitions, shape.Replication = 1, -1
 	made, err := c.Controller.Create("t", shape, false)

@@ -46,7 +46,7 @@ func TestCrowdDelaysNoOtherClient(t *testing.T) {
 	h := held{make(chan struct{})}
 	letGo := sync.OnceFunc(func() { close(h.until) })
 	t.Cleanup(letGo)
-	for i := range aFew + 1 {
+	for i := range maxInline + 1 {
 		op := purgatory.Operation(h)
 		if i == 0 {
 			op = heldReady{h, checked, new(atomic.Int32)}
@@ -58,7 +58,7 @@ func TestCrowdDelaysNoOtherClient(t *testing.T) {
 	<-checked // a worker is blocked in the first operation
 	require.Zero(t, produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"y"})).ErrorCode)
 	letGo()
-	require.Equal(t, aFew, s.fetches.CancelForKey(key, nil))
+	require.Equal(t, maxInline, s.fetches.CancelForKey(key, nil))
 }
 
 // heldReady completes at its third check, the first one after it was watched.

@@ -131,12 +131,12 @@ func FuzzRequest(f *testing.F) {
 // limit.
 func requireSurvives(t *testing.T, s *Server, data []byte) {
 	if s.image().ByName["some-topic"] == nil { // the previous input may have deleted it
-		_, _ = s.Controller.Create("some-topic", meta.Shape{Partitions: 1, Replication: -1}, false)
+		_, _ = s.Controller.Create("some-topic", meta.TopicSpec{Partitions: 1, Replication: -1}, false)
 		s.catchUp(context.Background())
 	}
 	feed(s, data)
 	require.Zero(t, s.metrics.Panics.Load()+s.wire.Metrics.Panics.Load())
-	require.LessOrEqual(t, s.partitions.Kept.Load(), s.cfg.MaxLogSum+int64(s.cfg.Wire.MaxFrame))
+	require.LessOrEqual(t, s.partitions.LogBytes.Load(), s.cfg.MaxLogSum+int64(s.cfg.Wire.MaxFrame))
 	require.LessOrEqual(t, len(s.image().All()), s.cfg.Meta.MaxTopics)
 	held := s.groups.Usage()
 	require.LessOrEqual(t, held.Groups, int64(s.cfg.Groups.MaxGroups))
@@ -147,7 +147,7 @@ func requireSurvives(t *testing.T, s *Server, data []byte) {
 	// The context of a connection's requests has ended. They are removed soon, by goroutines of
 	// their own.
 	require.Eventually(t, func() bool {
-		return s.fetches.Len()+s.produces.Len()+s.deletes.Len()+s.changes.Len() == 0
+		return s.fetches.Len()+s.produces.Len()+s.deletes.Len()+s.topicChanges.Len() == 0
 	}, kafkatest.Patience, 100*time.Microsecond)
 }
 

@@ -105,7 +105,7 @@ func whole(t *testing.T, c *Cluster) {
 func requireNothingLeft(t testing.TB, s *Server) {
 	require.Zero(t, s.metrics.Panics.Load()+s.wire.Metrics.Panics.Load(), "panics")
 	require.Zero(t, s.metrics.LostCommitted.Load(), "committed records cut off")
-	for _, st := range s.held() {
+	for _, st := range s.purgatoryStats() {
 		require.Zero(t, st.Pending+st.Watched+st.Keys, "left in a purgatory")
 	}
 	require.Zero(t, s.wire.Usage().Outbound, "outbound bytes not given back")
@@ -140,7 +140,7 @@ func client(t *testing.T, s *Server, opts ...kgo.Opt) *kgo.Client {
 // makeTopic creates a topic at the controller, and waits until the broker knows it.
 func makeTopic(t testing.TB, s *Server, name string, partitions int32) *meta.Topic {
 	t.Helper()
-	made, err := s.Controller.Create(name, meta.Shape{Partitions: partitions, Replication: -1}, false)
+	made, err := s.Controller.Create(name, meta.TopicSpec{Partitions: partitions, Replication: -1}, false)
 	require.Nil(t, err)
 	require.Eventually(t, func() bool { return s.image().ByID[made.ID] != nil }, kafkatest.Patience, time.Millisecond)
 	return made

@@ -18,7 +18,7 @@ import (
 func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient)
-		topic := startTopic(t, c, meta.Shape{})
+		topic := startTopic(t, c, meta.TopicSpec{})
 		lead := leader(c, topic)
 		producer, consumer := dial(t, lead.Server()), dial(t, lead.Server())
 		isolate(c, lead)
@@ -43,7 +43,7 @@ func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
 func TestFollowerCutsItsLogBack(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, returning)
-		topic := startTopic(t, c, meta.Shape{})
+		topic := startTopic(t, c, meta.TopicSpec{})
 		old := leader(c, topic)
 		conn := dial(t, old.Server())
 		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
@@ -72,7 +72,7 @@ func TestFollowerCutsItsLogBack(t *testing.T) {
 func TestKilledLeader(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, patient)
-		topic := startTopic(t, c, meta.Shape{})
+		topic := startTopic(t, c, meta.TopicSpec{})
 		old := leader(c, topic)
 		batch := kafkatest.Batch([]string{"a", "b"}, kafkatest.From(7, 0, 0))
 		first := produceTo(dial(t, old.Server()), topic, 0, batch)
@@ -96,7 +96,7 @@ func TestKilledLeader(t *testing.T) {
 func TestFrozenLeader(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, returning)
-		topic := startTopic(t, c, meta.Shape{})
+		topic := startTopic(t, c, meta.TopicSpec{})
 		old := leader(c, topic)
 		conn := dial(t, old.Server())
 		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
@@ -125,7 +125,7 @@ func TestFrozenLeader(t *testing.T) {
 func TestNoUncleanElection(t *testing.T) {
 	virtually(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, quickToDrop)
-		topic := startTopic(t, c, meta.Shape{Settings: meta.Settings{MinISR: 1}})
+		topic := startTopic(t, c, meta.TopicSpec{Settings: meta.Settings{MinISR: 1}})
 		last := leader(c, topic)
 		isolate(c, last)
 		require.Zero(t, producedPartOf(dial(t, last.Server()).Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"}))))).ErrorCode)
@@ -168,7 +168,7 @@ func TestLostAndRegainedLeadership(t *testing.T) {
 func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
 	t.Parallel()
 	c := startBrokers(t, 3, patient)
-	topic, err := c.Controller.Create("t", meta.Shape{Replicas: [][]int32{{0, 1}, {0, 2}}}, false)
+	topic, err := c.Controller.Create("t", meta.TopicSpec{Replicas: [][]int32{{0, 1}, {0, 2}}}, false)
 	require.Nil(t, err)
 	whole(t, c)
 	lead := c.Nodes[0]

@@ -24,7 +24,7 @@ func TestLogSumIsBounded(t *testing.T) {
 		require.Zero(t, got.ErrorCode)
 		// The answer precedes the eviction; the next request is handled after it.
 		c.Call(listRequest(5, topic, p, replica.LatestOffset))
-		require.LessOrEqual(t, s.partitions.Kept.Load(), int64(50_000))
+		require.LessOrEqual(t, s.partitions.LogBytes.Load(), int64(50_000))
 	}
 	sum := int64(0)
 	for _, topic := range topics {
@@ -35,5 +35,5 @@ func TestLogSumIsBounded(t *testing.T) {
 			sum += p.Offsets().Bytes
 		}
 	}
-	require.Equal(t, sum, s.partitions.Kept.Load())
+	require.Equal(t, sum, s.partitions.LogBytes.Load())
 }

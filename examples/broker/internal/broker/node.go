@@ -19,12 +19,12 @@ type Node struct {
 	cluster
 	disk replica.Disk
 
-	changing sync.Mutex // held while the broker starts or stops
+	lifecycle sync.Mutex // held while the broker starts or stops
 
-	mu   sync.Mutex
-	addr string    // host:port, the same after a restart; guarded by mu
-	srv  *Server   // nil while stopped; guarded by mu
-	ever []*Server // every broker that ever ran here; guarded by mu
+	mu      sync.Mutex
+	addr    string    // host:port, the same after a restart; guarded by mu
+	srv     *Server   // nil while stopped; guarded by mu
+	history []*Server // all brokers that have run here; guarded by mu
 }
 
 func newNode(id int32, cfg Config, c cluster) *Node {
@@ -33,8 +33,8 @@ func newNode(id int32, cfg Config, c cluster) *Node {
 
 // run starts the broker on a listener, and takes ownership of it unless there is an error.
 func (n *Node) run(l net.Listener) error {
-	n.changing.Lock()
-	defer n.changing.Unlock()
+	n.lifecycle.Lock()
+	defer n.lifecycle.Unlock()
 	return n.runLocked(l)
 }
 
@@ -46,15 +46,15 @@ func (n *Node) runLocked(l net.Listener) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.addr, n.srv = l.Addr().String(), s
-	n.ever = append(n.ever, s)
+	n.history = append(n.history, s)
 	return nil
 }
 
 // Start restarts a stopped broker, on the same address and with the same logs. It has no effect on
 // a running broker.
 func (n *Node) Start() error {
-	n.changing.Lock()
-	defer n.changing.Unlock()
+	n.lifecycle.Lock()
+	defer n.lifecycle.Unlock()
 	if n.Server() != nil {
 		return nil
 	}
@@ -78,9 +78,9 @@ func (n *Node) Stop(ctx context.Context) error {
 // a stopped broker.
 func (n *Node) Kill() error { return n.end((*Server).kill) }
 
-func (n *Node) end(how func(*Server) error) error {
-	n.changing.Lock()
-	defer n.changing.Unlock()
+func (n *Node) end(shutdown func(*Server) error) error {
+	n.lifecycle.Lock()
+	defer n.lifecycle.Unlock()
 	s := n.Server()
 	if s == nil {
 		return nil
@@ -89,7 +89,7 @@ func (n *Node) end(how func(*Server) error) error {
 	n.srv = nil
 	n.mu.Unlock()
 	n.Gate.Resume()
-	return how(s)
+	return shutdown(s)
 }
 
 // Server returns the running broker, or nil while it is stopped.
@@ -106,9 +106,9 @@ func (n *Node) Addr() string {
 	return n.addr
 }
 
-// History returns all brokers that ever ran here.
+// History returns all brokers that have run here.
 func (n *Node) History() []*Server {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Clone(n.ever)
+	return slices.Clone(n.history)
 }

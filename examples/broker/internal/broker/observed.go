@@ -30,10 +30,10 @@ func (s *Server) observed() error {
 	}
 	add("", observe.Wheel(s.clock))
 	add(": fetches", observe.Purgatory(s.fetches, s.watchName))
-	add(": fetches of followers", observe.Purgatory(s.follows, s.watchName))
+	add(": fetches of followers", observe.Purgatory(s.followerFetches, s.watchName))
 	add(": produces", observe.Threshold(s.produces, leaderEpoch))
 	add(": deletions", observe.Threshold(s.deletes, leaderEpoch))
-	add(": changes of topics", observe.Purgatory(s.changes, nil))
+	add(": changes of topics", observe.Purgatory(s.topicChanges, nil))
 	s.groups.Observe(add)
 	return errors.Join(errs...)
 }
@@ -41,9 +41,9 @@ func (s *Server) observed() error {
 // watchName returns a readable name of a watch key.
 func (s *Server) watchName(k watchKey) string {
 	switch k.watermark {
-	case aSession:
+	case noWatermark:
 		return fmt.Sprintf("fetch session %d", k.Index)
-	case theEnd:
+	case logEndOffset:
 		return s.partitionName(k.PartitionKey) + ", end"
 	default:
 		return s.partitionName(k.PartitionKey)

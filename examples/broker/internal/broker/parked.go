@@ -7,9 +7,9 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// settle completes a parked request: it answers the request, or ends the connection without an
+// completeParked completes a parked request: it answers the request, or ends the connection without an
 // answer if the client has disconnected or a check has panicked.
-func settle(outcome purgatory.Outcome, r *wire.Reply, answer func()) {
+func completeParked(outcome purgatory.Outcome, r *wire.Reply, answer func()) {
 	switch outcome {
 	case purgatory.Completed, purgatory.Expired, purgatory.Closed:
 		answer()

@@ -21,7 +21,7 @@ func (s *Server) keepRetention(ctx context.Context) {
 			for i := range t.Partitions {
 				if p := s.local(meta.PartitionKey{Topic: id, Index: int32(i)}); p != nil {
 					p.Expire(time.Now())
-					s.sessions.startMoved(p.Key)
+					s.sessions.logStartMoved(p.Key)
 				}
 			}
 		}

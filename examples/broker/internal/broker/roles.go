@@ -16,7 +16,7 @@ import (
 func (s *Server) local(key meta.PartitionKey) *replica.Partition { return s.partitions.Get(key) }
 
 // image returns the latest image of the cluster that this broker has applied.
-func (s *Server) image() *meta.Image { return s.known.Load() }
+func (s *Server) image() *meta.Image { return s.applied.Load() }
 
 // followController applies the controller's decisions, one image after the other.
 func (s *Server) followController(ctx context.Context) {
@@ -35,10 +35,10 @@ func (s *Server) followController(ctx context.Context) {
 func (s *Server) apply(img *meta.Image) {
 	before := s.image()
 	now := s.uptime.Now()
-	var begun []func() // start the new leader epochs of groups' partitions
+	var startEpochs []func() // start the new leader epochs of groups' partitions
 	for _, p := range s.partitions.All() {
 		if t, a := img.Assignment(p.Key); t == nil || !slices.Contains(a.Replicas, s.id) {
-			s.giveUp(p)
+			s.closeReplica(p)
 		}
 	}
 	for id, t := range img.ByID {
@@ -52,17 +52,17 @@ func (s *Server) apply(img *meta.Image) {
 			key := meta.PartitionKey{Topic: id, Index: int32(i)}
 			p := s.local(key)
 			if p == nil {
-				p = replica.New(&s.cfg.Replica, key, s.id, &s.partitions.Kept, s.uptime.Now, s.disk.Take(key))
+				p = replica.New(&s.cfg.Replica, key, s.id, &s.partitions.LogBytes, s.uptime.Now, s.disk.Take(key))
 				s.partitions.Put(p)
 			}
-			if lead := s.assign(p, t, a, now); lead != nil {
-				begun = append(begun, lead)
+			if startEpoch := s.assign(p, t, a, now); startEpoch != nil {
+				startEpochs = append(startEpochs, startEpoch)
 			}
 		}
 	}
-	s.known.Store(img)
-	for _, lead := range begun {
-		lead() // it starts a load, which finds the partition in the image
+	s.applied.Store(img)
+	for _, startEpoch := range startEpochs {
+		startEpoch() // it starts a load, which finds the partition in the image
 	}
 	// The low watermark depends on the live brokers: a broker that has left no longer delays a
 	// deletion.
@@ -80,30 +80,30 @@ func (s *Server) apply(img *meta.Image) {
 
 // assign passes a decision on to a replica, and completes the operations that it affects. It
 // returns a function that starts a leader epoch of the coordinator, or nil.
-func (s *Server) assign(p *replica.Partition, t *meta.Topic, a meta.Assignment, now time.Duration) (lead func()) {
-	turn := p.Assign(t, a, now)
-	if turn.Lost >= 0 {
-		s.hasEnded(p.Key, turn.Lost)
+func (s *Server) assign(p *replica.Partition, t *meta.Topic, a meta.Assignment, now time.Duration) (startEpoch func()) {
+	change := p.Assign(t, a, now)
+	if change.EndedEpoch >= 0 {
+		s.onEpochEnd(p.Key, change.EndedEpoch)
 	}
-	if turn.Raised {
-		s.hasRaised(p, a.Epoch)
+	if change.Raised {
+		s.onHighWatermark(p, a.Epoch)
 	}
 	switch {
 	case t.Name != meta.OffsetsTopic:
-	case turn.Begun >= 0:
-		return func() { s.groups.Lead(p.Key.Index, turn.Begun) }
-	case turn.Lost >= 0:
+	case change.StartedEpoch >= 0:
+		return func() { s.groups.Lead(p.Key.Index, change.StartedEpoch) }
+	case change.EndedEpoch >= 0:
 		s.groups.Resign(p.Key.Index, a.Epoch)
 	}
 	return nil
 }
 
-// giveUp closes a replica that is no longer assigned to this broker, because its topic was deleted.
-func (s *Server) giveUp(p *replica.Partition) {
+// closeReplica closes a replica that is no longer assigned to this broker, because its topic was deleted.
+func (s *Server) closeReplica(p *replica.Partition) {
 	s.partitions.Delete(p.Key)
 	_, lost := p.Close()
 	if lost >= 0 {
-		s.hasEnded(p.Key, lost)
+		s.onEpochEnd(p.Key, lost)
 		if p.Key.Topic == s.offsetsTopicID() {
 			s.groups.Resign(p.Key.Index, -1)
 		}

@@ -36,21 +36,21 @@ type Server struct {
 	registered atomic.Uint64 // the incarnation under which the controller knows this broker
 
 	wire        *wire.Server
-	known       atomic.Pointer[meta.Image]
+	applied     atomic.Pointer[meta.Image]
 	partitions  replica.Set
 	replication replication.Broker
 	metrics     metric.Counters
 
 	// One purgatory for each kind of waiting request; groups has those of joins and syncs.
-	clock    *purgatory.Clock               // shared by all purgatories
-	fetches  *purgatory.Purgatory[watchKey] // of consumers
-	follows  *purgatory.Purgatory[watchKey] // fetches of followers
-	produces *purgatory.Threshold[replica.LeaderEpoch, int64]
-	deletes  *purgatory.Threshold[replica.LeaderEpoch, int64]
-	changes  *purgatory.Purgatory[string] // of topics, by name
-	watched  atomic.Int64                 // (fetch, partition) pairs that wait
-	groups   *group.Coordinator
-	sessions fetchSessions
+	clock           *purgatory.Clock               // shared by all purgatories
+	fetches         *purgatory.Purgatory[watchKey] // of consumers
+	followerFetches *purgatory.Purgatory[watchKey] // fetches of followers
+	produces        *purgatory.Threshold[replica.LeaderEpoch, int64]
+	deletes         *purgatory.Threshold[replica.LeaderEpoch, int64]
+	topicChanges    *purgatory.Purgatory[string] // of topics, by name
+	watched         atomic.Int64                 // (fetch, partition) pairs that wait
+	groups          *group.Coordinator
+	sessions        fetchSessions
 
 	uptime     uptime.Clock    // measures the silence of other brokers
 	ctx        context.Context // of the background goroutines
@@ -76,12 +76,12 @@ func startServer(n *Node, l net.Listener) (*Server, error) {
 		disk:      &n.disk,
 		self:      meta.NodeAt(n.ID, l.Addr()),
 		followers: map[int32]bool{},
-		sessions:  fetchSessions{most: n.cfg.MaxFetchSessions, mostParts: n.cfg.MaxSessionPartitions},
+		sessions:  fetchSessions{maxSessions: n.cfg.MaxFetchSessions, maxParts: n.cfg.MaxSessionPartitions},
 		rejoining: make(chan struct{}, 1),
 		roles:     make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.known.Store(&meta.Image{})
+	s.applied.Store(&meta.Image{})
 	s.wire = wire.NewServer(l, wire.Options{
 		Limits: s.cfg.Wire,
 		Handle: func(c *wire.Conn, req kmsg.Request, r *wire.Reply) { handlers[req.Key()](s, c, req, r) },
@@ -126,8 +126,8 @@ func (s *Server) openPurgatories() error {
 	s.fetches, errs[0] = purgatory.New[watchKey](o)
 	s.produces, errs[1] = purgatory.NewThreshold(s.committed, o)
 	s.deletes, errs[2] = purgatory.NewThreshold(s.deleted, o)
-	s.changes, errs[3] = purgatory.New[string](o)
-	s.follows, errs[4] = purgatory.New[watchKey](o)
+	s.topicChanges, errs[3] = purgatory.New[string](o)
+	s.followerFetches, errs[4] = purgatory.New[watchKey](o)
 	s.groups, errs[5] = group.New(s.cfg.Groups, group.Options{
 		Store:       offsetsStore{s},
 		Partitions:  s.cfg.Meta.OffsetsPartitions,
@@ -152,11 +152,11 @@ func (s *Server) closePurgatories(ctx context.Context) error {
 	}
 	return errors.Join(
 		s.fetches.Shutdown(ctx),
-		s.follows.Shutdown(ctx),
+		s.followerFetches.Shutdown(ctx),
 		s.groups.Shutdown(ctx), // before produces, which it uses
 		s.produces.Shutdown(ctx),
 		s.deletes.Shutdown(ctx),
-		s.changes.Shutdown(ctx),
+		s.topicChanges.Shutdown(ctx),
 		s.clock.Shutdown(ctx),
 	)
 }

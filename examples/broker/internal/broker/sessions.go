@@ -28,29 +28,29 @@ import (
 // Lock order: fetchSession.mu, then fetchSessions.mu or the mutex of a partition. No purgatory is
 // called with any of them held.
 type fetchSessions struct {
-	most, mostParts int
-	parts           atomic.Int64 // in all sessions
+	maxSessions, maxParts int
+	parts                 atomic.Int64 // in all sessions
 
 	mu          sync.RWMutex
 	byID        map[int32]*fetchSession
-	ofFollower  map[int32]*fetchSession
+	byFollower  map[int32]*fetchSession
 	byPartition map[meta.PartitionKey][]*sessionPart // the lists are immutable: a change replaces the list
 }
 
 // fetchSession is the session of one client.
 type fetchSession struct {
-	srv      *Server
-	id       int32
-	follower int32        // -1: a consumer's session
-	byTopic  bool         // before version 13, clients name a partition's topic by name
-	heard    atomic.Int64 // the broker's uptime at the session's last fetch
+	srv       *Server
+	id        int32
+	follower  int32        // -1: a consumer's session
+	byTopic   bool         // before version 13, clients name a partition's topic by name
+	lastFetch atomic.Int64 // the broker's uptime at the session's last fetch
 
-	mu      sync.Mutex
-	epoch   int32 // the epoch that the next fetch must have
-	ended   bool
-	fresh   bool // no answer was sent yet; the first one names all partitions
-	parts   map[sessionKey]*sessionPart
-	pending []*sessionPart // without duplicates; partitions whose records were sent last are at the end
+	mu         sync.Mutex
+	epoch      int32 // the epoch that the next fetch must have
+	ended      bool
+	unanswered bool // no answer was sent yet; the first one names all partitions
+	parts      map[sessionKey]*sessionPart
+	pending    []*sessionPart // without duplicates; partitions whose records were sent last are at the end
 }
 
 // sessionKey is a partition as the client names it.
@@ -63,9 +63,9 @@ type sessionKey struct {
 // sessionPart is a partition of a session. The session's lock guards it.
 type sessionPart struct {
 	fetchPart
-	of      *fetchSession
+	session *fetchSession
 	pending bool
-	gone    bool // removed from the session
+	removed bool // removed from the session
 
 	hw, start int64 // values in the last answer
 }
@@ -133,32 +133,32 @@ func (s *Server) openSession(q *kmsg.FetchRequest, follower int32) *fetchSession
 	}
 	ss, now := &s.sessions, s.uptime.Now()
 	ss.mu.Lock()
-	gone := ss.ofFollower[follower] // a follower has one session at a time
-	if gone == nil && len(ss.byID) >= ss.most {
+	replaced := ss.byFollower[follower] // a follower has one session at a time
+	if replaced == nil && len(ss.byID) >= ss.maxSessions {
 		for _, other := range ss.byID {
-			if heard := other.heard.Load(); now-time.Duration(heard) > sessionIdle && (gone == nil || heard < gone.heard.Load()) {
-				gone = other
+			if lastFetch := other.lastFetch.Load(); now-time.Duration(lastFetch) > sessionIdle && (replaced == nil || lastFetch < replaced.lastFetch.Load()) {
+				replaced = other
 			}
 		}
 	}
 	var session *fetchSession
-	if gone != nil || len(ss.byID) < ss.most && int(ss.parts.Load())+parts <= ss.mostParts {
-		session = &fetchSession{srv: s, follower: follower, byTopic: q.Version < 13, epoch: 1, fresh: true, parts: make(map[sessionKey]*sessionPart, parts)}
-		session.heard.Store(int64(now))
+	if replaced != nil || len(ss.byID) < ss.maxSessions && int(ss.parts.Load())+parts <= ss.maxParts {
+		session = &fetchSession{srv: s, follower: follower, byTopic: q.Version < 13, epoch: 1, unanswered: true, parts: make(map[sessionKey]*sessionPart, parts)}
+		session.lastFetch.Store(int64(now))
 		for session.id == 0 || ss.byID[session.id] != nil {
 			session.id = rand.Int32()
 		}
 		if ss.byID == nil {
-			ss.byID, ss.ofFollower = map[int32]*fetchSession{}, map[int32]*fetchSession{}
+			ss.byID, ss.byFollower = map[int32]*fetchSession{}, map[int32]*fetchSession{}
 		}
 		ss.byID[session.id] = session
 		if follower >= 0 {
-			ss.ofFollower[follower] = session
+			ss.byFollower[follower] = session
 		}
 	}
 	ss.mu.Unlock()
-	if gone != nil {
-		s.endSession(gone)
+	if replaced != nil {
+		s.endSession(replaced)
 	}
 	return session
 }
@@ -171,19 +171,19 @@ func (s *Server) endSession(session *fetchSession) {
 	session.mu.Unlock()
 	ss := &s.sessions
 	for _, part := range parts {
-		ss.leave(part)
+		ss.deregister(part)
 	}
 	ss.mu.Lock()
 	delete(ss.byID, session.id)
-	if ss.ofFollower[session.follower] == session {
-		delete(ss.ofFollower, session.follower)
+	if ss.byFollower[session.follower] == session {
+		delete(ss.byFollower, session.follower)
 	}
 	ss.mu.Unlock()
-	s.fetchesFor(session.reads()).CheckAndComplete(session.key())
+	s.fetchPurgatory(session.watermark()).CheckAndComplete(session.key())
 }
 
-// enter registers a partition of a session under the partition's key.
-func (ss *fetchSessions) enter(part *sessionPart) {
+// register registers a partition of a session under the partition's key.
+func (ss *fetchSessions) register(part *sessionPart) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.byPartition == nil {
@@ -193,7 +193,7 @@ func (ss *fetchSessions) enter(part *sessionPart) {
 	ss.byPartition[part.p.Key] = append(slices.Clip(list), part)
 }
 
-func (ss *fetchSessions) leave(part *sessionPart) {
+func (ss *fetchSessions) deregister(part *sessionPart) {
 	ss.parts.Add(-1)
 	if part.p == nil {
 		return
@@ -208,7 +208,7 @@ func (ss *fetchSessions) leave(part *sessionPart) {
 	}
 }
 
-func (ss *fetchSessions) in(key meta.PartitionKey) []*sessionPart {
+func (ss *fetchSessions) partsOf(key meta.PartitionKey) []*sessionPart {
 	ss.mu.RLock()
 	defer ss.mu.RUnlock()
 	return ss.byPartition[key]
@@ -216,61 +216,61 @@ func (ss *fetchSessions) in(key meta.PartitionKey) []*sessionPart {
 
 // key returns the key that the session's fetches wait on.
 func (session *fetchSession) key() watchKey {
-	return watchKey{meta.PartitionKey{Index: session.id}, aSession}
+	return watchKey{meta.PartitionKey{Index: session.id}, noWatermark}
 }
 
-// reads returns the watermark that the session's fetches wait for.
-func (session *fetchSession) reads() watermark {
+// watermark returns the watermark that the session's fetches wait for.
+func (session *fetchSession) watermark() watermark {
 	if session.follower >= 0 {
-		return theEnd
+		return logEndOffset
 	}
 	return highWatermark
 }
 
-// touchSessions makes a partition pending in its sessions, and completes the fetches that wait
-// there for the watermark. A rise of the high watermark is news for a follower's session too, but
+// markPending makes a partition pending in its sessions, and completes the fetches that wait
+// there for the watermark. A rise of the high watermark changes a follower's session too, but
 // its fetches do not wait for it.
-func (s *Server) touchSessions(k watchKey) {
-	parts := s.sessions.in(k.PartitionKey)
+func (s *Server) markPending(k watchKey) {
+	parts := s.sessions.partsOf(k.PartitionKey)
 	for _, part := range parts {
-		waits := part.of.reads() == k.watermark
-		if !waits && part.of.follower < 0 {
+		waits := part.session.watermark() == k.watermark
+		if !waits && part.session.follower < 0 {
 			continue
 		}
-		part.of.mu.Lock()
-		part.pendLocked()
-		part.of.mu.Unlock()
+		part.session.mu.Lock()
+		part.markPendingLocked()
+		part.session.mu.Unlock()
 		switch {
 		case !waits:
-		case len(parts) <= aFew:
-			s.fetchesFor(k.watermark).CheckAndComplete(part.of.key())
+		case len(parts) <= maxInline:
+			s.fetchPurgatory(k.watermark).CheckAndComplete(part.session.key())
 		default:
-			_ = s.fetchesFor(k.watermark).CheckAndCompleteLater(part.of.key()) // fails only during a shutdown, which completes all fetches
+			_ = s.fetchPurgatory(k.watermark).CheckAndCompleteLater(part.session.key()) // fails only during a shutdown, which completes all fetches
 		}
 	}
 }
 
-// startMoved makes a partition pending whose log start has moved. No fetch waits for that.
-func (ss *fetchSessions) startMoved(key meta.PartitionKey) {
-	for _, part := range ss.in(key) {
-		part.of.mu.Lock()
-		part.pendLocked()
-		part.of.mu.Unlock()
+// logStartMoved makes a partition pending whose log start has moved. No fetch waits for that.
+func (ss *fetchSessions) logStartMoved(key meta.PartitionKey) {
+	for _, part := range ss.partsOf(key) {
+		part.session.mu.Lock()
+		part.markPendingLocked()
+		part.session.mu.Unlock()
 	}
 }
 
-func (part *sessionPart) pendLocked() {
-	if !part.pending && !part.gone {
+func (part *sessionPart) markPendingLocked() {
+	if !part.pending && !part.removed {
 		part.pending = true
-		part.of.pending = append(part.of.pending, part)
+		part.session.pending = append(part.session.pending, part)
 	}
 }
 
 // update applies a fetch request to the session's partitions. It returns the partitions that the
 // fetch names, or none if the session has ended. ok is false if the sessions hold too many
 // partitions.
-func (session *fetchSession) update(q *kmsg.FetchRequest) (named []*sessionPart, ok bool) {
-	session.heard.Store(int64(session.srv.uptime.Now()))
+func (session *fetchSession) update(q *kmsg.FetchRequest) (requested []*sessionPart, ok bool) {
+	session.lastFetch.Store(int64(session.srv.uptime.Now()))
 	session.mu.Lock()
 	defer session.mu.Unlock()
 	if session.ended {
@@ -284,7 +284,7 @@ func (session *fetchSession) update(q *kmsg.FetchRequest) (named []*sessionPart,
 			k := sessionKey{rt.Topic, rt.TopicID, rp.Partition}
 			part := session.parts[k]
 			if part == nil {
-				part = &sessionPart{of: session, fetchPart: fetchPart{topic: topic, index: rp.Partition}, hw: -1, start: -1}
+				part = &sessionPart{session: session, fetchPart: fetchPart{topic: topic, index: rp.Partition}, hw: -1, start: -1}
 				session.parts[k] = part
 				session.srv.sessions.parts.Add(1)
 			}
@@ -294,8 +294,8 @@ func (session *fetchSession) update(q *kmsg.FetchRequest) (named []*sessionPart,
 			}
 			part.err, part.diverging = nil, nil
 			session.resolveLocked(part)
-			part.pendLocked()
-			named = append(named, part)
+			part.markPendingLocked()
+			requested = append(requested, part)
 		}
 	}
 	for i := range q.ForgottenTopics {
@@ -304,13 +304,13 @@ func (session *fetchSession) update(q *kmsg.FetchRequest) (named []*sessionPart,
 			k := sessionKey{rt.Topic, rt.TopicID, index}
 			if part := session.parts[k]; part != nil {
 				delete(session.parts, k)
-				part.gone = true
-				session.srv.sessions.leave(part)
+				part.removed = true
+				session.srv.sessions.deregister(part)
 			}
 		}
 	}
-	session.pending = slices.DeleteFunc(session.pending, func(part *sessionPart) bool { return part.gone })
-	return named, int(session.srv.sessions.parts.Load()) <= session.srv.sessions.mostParts
+	session.pending = slices.DeleteFunc(session.pending, func(part *sessionPart) bool { return part.removed })
+	return requested, int(session.srv.sessions.parts.Load()) <= session.srv.sessions.maxParts
 }
 
 // resolveLocked looks up the replica of a partition that has none yet.
@@ -320,7 +320,7 @@ func (session *fetchSession) resolveLocked(part *sessionPart) {
 	}
 	part.p, part.err = session.srv.lookup(part.topic.name, part.topic.id, !session.byTopic, part.index)
 	if part.p != nil {
-		session.srv.sessions.enter(part)
+		session.srv.sessions.register(part)
 	}
 }
 
@@ -339,7 +339,7 @@ func (session *fetchSession) enough(f *fetch) bool {
 	}
 	var total int64
 	for _, part := range session.pending {
-		n, ok := f.look(&part.fetchPart)
+		n, ok := f.checkPart(&part.fetchPart)
 		if !ok {
 			return true
 		}
@@ -353,12 +353,12 @@ func (session *fetchSession) fill(f *fetch, resp *kmsg.FetchResponse) {
 	session.mu.Lock()
 	defer session.mu.Unlock()
 	resp.SessionID = session.id
-	a := answer{f: f, resp: resp, room: f.conn.OutboundRoom(f.maxBytes)}
-	var quiet, again []*sessionPart
+	a := answer{f: f, resp: resp, maxBytes: f.conn.OutboundCapacity(f.maxBytes)}
+	var unread, sent []*sessionPart
 	for _, part := range session.pending {
 		sp, err := a.read(&part.fetchPart)
-		news := err != nil || len(sp.RecordBatches) > 0 || sp.DivergingEpoch.Epoch >= 0 || sp.HighWatermark != part.hw || sp.LogStartOffset != part.start
-		if news || session.fresh {
+		changed := err != nil || len(sp.RecordBatches) > 0 || sp.DivergingEpoch.Epoch >= 0 || sp.HighWatermark != part.hw || sp.LogStartOffset != part.start
+		if changed || session.unanswered {
 			a.add(part.topic, sp)
 		}
 		part.hw, part.start = sp.HighWatermark, sp.LogStartOffset
@@ -366,14 +366,14 @@ func (session *fetchSession) fill(f *fetch, resp *kmsg.FetchResponse) {
 		case err != nil:
 			part.err = nil // clear the error, so that the next fetch checks again
 			session.resolveLocked(part)
-			again = append(again, part)
+			sent = append(sent, part)
 		case len(sp.RecordBatches) > 0:
-			again = append(again, part)
+			sent = append(sent, part)
 		case part.diverging == nil && part.p.State(part.offset, part.epoch, f.follower).Readable > 0:
-			quiet = append(quiet, part) // the answer had no space left for its records
+			unread = append(unread, part) // the answer had no space left for its records
 		default:
 			part.pending = false
 		}
 	}
-	session.pending, session.fresh = slices.Concat(quiet, again), false
+	session.pending, session.unanswered = slices.Concat(unread, sent), false
 }

@@ -82,7 +82,7 @@ func verifySessions(t *testing.T, s *Server) {
 		session.mu.Lock()
 		pending := map[*sessionPart]bool{}
 		for _, part := range session.pending {
-			require.False(t, pending[part] || part.gone)
+			require.False(t, pending[part] || part.removed)
 			pending[part] = true
 		}
 		for k, part := range session.parts {
@@ -283,7 +283,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	require.Zero(t, resp.SessionID)
 	require.Len(t, kafkatest.PartitionsOf(resp), 1)
 
-	s.sessions.find(a.id).heard.Add(-int64(sessionIdle) - 1)
+	s.sessions.find(a.id).lastFetch.Add(-int64(sessionIdle) - 1)
 	third.next(0, kafkatest.At(0, 0, kafkatest.Plenty))
 	kafkatest.RequireCode(t, kerr.FetchSessionIDNotFound, a.Call(a.fetch(0)).(*kmsg.FetchResponse).ErrorCode)
 	verifySessions(t, s)

@@ -10,14 +10,14 @@ func (s *Server) AddTo(t *metric.Stats) {
 	w := &s.wire.Metrics
 	t.Connections += s.wire.Usage().Open
 	t.FetchSessions += s.sessions.len()
-	t.LogBytes += s.partitions.Kept.Load()
+	t.LogBytes += s.partitions.LogBytes.Load()
 	t.Groups += s.groups.Usage().Groups
 	for _, p := range s.partitions.All() {
 		if _, leads := p.LeaderEpoch(); leads {
 			t.Leads++
 		}
 	}
-	for kind, st := range s.held() {
+	for kind, st := range s.purgatoryStats() {
 		t.AddOperations(kind, st)
 		t.Parked += st.Pending
 		t.Watched += st.Watched
@@ -33,19 +33,19 @@ func (s *Server) AddTo(t *metric.Stats) {
 	s.metrics.AddTo(t)
 }
 
-// held returns the statistics of the purgatories, by kind of operation. Produces include the
+// purgatoryStats returns the statistics of the purgatories, by kind of operation. Produces include the
 // records that this broker writes itself.
-func (s *Server) held() map[string]purgatory.Stats {
-	held := s.groups.Stats()
-	held["fetch"], held["replica_fetch"] = s.fetches.Stats(), s.follows.Stats()
-	held["produce"], held["delete_records"], held["topics"] = s.produces.Stats(), s.deletes.Stats(), s.changes.Stats()
-	return held
+func (s *Server) purgatoryStats() map[string]purgatory.Stats {
+	stats := s.groups.Stats()
+	stats["fetch"], stats["replica_fetch"] = s.fetches.Stats(), s.followerFetches.Stats()
+	stats["produce"], stats["delete_records"], stats["topics"] = s.produces.Stats(), s.deletes.Stats(), s.topicChanges.Stats()
+	return stats
 }
 
 // Waiting returns the number of waiting requests, by kind.
 func (s *Server) Waiting() map[string]int {
 	waiting := map[string]int{}
-	for kind, st := range s.held() {
+	for kind, st := range s.purgatoryStats() {
 		waiting[kind] = st.Pending
 	}
 	return waiting

@@ -25,14 +25,14 @@ type topicsChange struct {
 type changingTopic struct {
 	name       string // the watch key
 	id         meta.TopicID
-	gone       bool   // the topic is being deleted
+	deleting   bool   // the topic is being deleted
 	partitions int    // the least number it must have
 	code       *int16 // the error code of the topic in the answer; nil if it has none
 }
 
 func (t *changingTopic) done(img *meta.Image) bool {
 	found := img.ByID[t.id]
-	if t.gone {
+	if t.deleting {
 		return found == nil
 	}
 	return found != nil && len(found.Partitions) >= t.partitions && !slices.ContainsFunc(found.Partitions, func(a meta.Assignment) bool { return a.Leader == meta.NoLeader })
@@ -48,7 +48,7 @@ func (o *topicsChange) wait(c *wire.Conn, timeout time.Duration) {
 	for i, t := range o.waiting {
 		names[i] = t.name
 	}
-	_, err := o.srv.changes.TryCompleteElseWatch(c.Context(), o, timeout, names...)
+	_, err := o.srv.topicChanges.TryCompleteElseWatch(c.Context(), o, timeout, names...)
 	if o.srv.notParked(err) {
 		o.answer()
 	}
@@ -62,7 +62,7 @@ func (o *topicsChange) TryComplete() bool {
 
 // Complete runs on the goroutine that applies an image, or on a worker.
 func (o *topicsChange) Complete(outcome purgatory.Outcome, _ error) {
-	settle(outcome, o.reply, o.answer)
+	completeParked(outcome, o.reply, o.answer)
 }
 
 func (o *topicsChange) answer() {
@@ -79,12 +79,12 @@ func (o *topicsChange) answer() {
 func (s *Server) announceTopics(before, now *meta.Image) {
 	for id, t := range now.ByID {
 		if before.ByID[id] != t {
-			s.changes.CheckAndComplete(t.Name)
+			s.topicChanges.CheckAndComplete(t.Name)
 		}
 	}
 	for id, t := range before.ByID {
 		if now.ByID[id] == nil {
-			s.changes.CheckAndComplete(t.Name)
+			s.topicChanges.CheckAndComplete(t.Name)
 		}
 	}
 }

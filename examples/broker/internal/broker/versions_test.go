@@ -160,11 +160,11 @@ func deleteRecordsRequest(topic *meta.Topic, partition int32, offset int64, time
 	return req
 }
 
-func epochRequest(version int16, topic *meta.Topic, believed, epoch int32) *kmsg.OffsetForLeaderEpochRequest {
+func epochRequest(version int16, topic *meta.Topic, currentEpoch, epoch int32) *kmsg.OffsetForLeaderEpochRequest {
 	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
 	req.Version = version
 	rt, rp := kmsg.NewOffsetForLeaderEpochRequestTopic(), kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
-	rt.Topic, rp.CurrentLeaderEpoch, rp.LeaderEpoch = topic.Name, believed, epoch
+	rt.Topic, rp.CurrentLeaderEpoch, rp.LeaderEpoch = topic.Name, currentEpoch, epoch
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
 	return req

@@ -32,15 +32,15 @@ func (s *Server) deleted(r replica.LeaderEpoch) int64 {
 // The following functions complete the operations that wait for an event. No lock is held, and the
 // completions do not wait for a client's network.
 
-// aFew is the most fetches that are completed on the goroutine that brings the event. That
+// maxInline is the most fetches that are completed on the goroutine that brings the event. That
 // goroutine handles a request, a produce or a follower's fetch, that others wait for.
-const aFew = 64
+const maxInline = 64
 
-// fetchesFor returns the purgatory of the fetches that wait for a watermark, with or without a
+// fetchPurgatory returns the purgatory of the fetches that wait for a watermark, with or without a
 // session.
-func (s *Server) fetchesFor(w watermark) *purgatory.Purgatory[watchKey] {
-	if w == theEnd {
-		return s.follows
+func (s *Server) fetchPurgatory(w watermark) *purgatory.Purgatory[watchKey] {
+	if w == logEndOffset {
+		return s.followerFetches
 	}
 	return s.fetches
 }
@@ -48,51 +48,51 @@ func (s *Server) fetchesFor(w watermark) *purgatory.Purgatory[watchKey] {
 // completeFetches completes the fetches that now have enough records: here, or on a worker if many
 // wait. 100,000 fetches take about 250 ms.
 func (s *Server) completeFetches(k watchKey) {
-	s.touchSessions(k)
-	fetches := s.fetchesFor(k.watermark)
-	if fetches.Watching(k) <= aFew {
+	s.markPending(k)
+	fetches := s.fetchPurgatory(k.watermark)
+	if fetches.Watching(k) <= maxInline {
 		fetches.CheckAndComplete(k)
 		return
 	}
 	_ = fetches.CheckAndCompleteLater(k) // fails only during a shutdown, which completes all fetches
 }
 
-// hasAppended completes followers' fetches after an append. If there are no followers, the append
+// onAppend completes followers' fetches after an append. If there are no followers, the append
 // also raises the high watermark, for which consumers wait.
-func (s *Server) hasAppended(p *replica.Partition, a replica.Appended) {
-	s.completeFetches(watchKey{p.Key, theEnd})
+func (s *Server) onAppend(p *replica.Partition, a replica.Appended) {
+	s.completeFetches(watchKey{p.Key, logEndOffset})
 	if a.Raised {
-		s.hasRaised(p, a.Epoch)
+		s.onHighWatermark(p, a.Epoch)
 	}
 }
 
-// hasRaised completes operations after a rise of the high watermark of a leader epoch.
-func (s *Server) hasRaised(p *replica.Partition, epoch int32) {
+// onHighWatermark completes operations after a rise of the high watermark of a leader epoch.
+func (s *Server) onHighWatermark(p *replica.Partition, epoch int32) {
 	r := replica.LeaderEpoch{PartitionKey: p.Key, Epoch: epoch}
 	s.produces.Advance(r, s.committed(r))
 	s.completeFetches(watchKey{p.Key, highWatermark})
 }
 
-// hasEnded completes operations after the end of a leader epoch. Their clients must find the new
+// onEpochEnd completes operations after the end of a leader epoch. Their clients must find the new
 // leader.
-func (s *Server) hasEnded(key meta.PartitionKey, epoch int32) {
+func (s *Server) onEpochEnd(key meta.PartitionKey, epoch int32) {
 	r := replica.LeaderEpoch{PartitionKey: key, Epoch: epoch}
 	s.produces.Advance(r, replica.EpochEnded)
 	s.deletes.Advance(r, replica.EpochEnded)
-	s.completeFetches(watchKey{key, theEnd})
+	s.completeFetches(watchKey{key, logEndOffset})
 	s.completeFetches(watchKey{key, highWatermark})
 }
 
-// ownRecords is a delayed operation: it waits for the replication of records that this broker wrote
+// internalAppend is a delayed operation: it waits for the replication of records that this broker wrote
 // itself.
-type ownRecords struct {
+type internalAppend struct {
 	p         *replica.Partition
 	epoch     int32
 	base, end int64
 	done      func(base int64, err *kerr.Error)
 }
 
-func (o *ownRecords) Complete(purgatory.Outcome, error) {
+func (o *internalAppend) Complete(purgatory.Outcome, error) {
 	o.done(o.base, o.p.Replicated(o.epoch, o.end))
 }
 
@@ -120,8 +120,8 @@ func (s *Server) replicate(p *replica.Partition, epoch int32, batch []byte, time
 		done(-1, err)
 		return
 	}
-	s.hasAppended(p, a)
-	op := &ownRecords{p: p, epoch: epoch, base: a.Base, end: a.End, done: done}
+	s.onAppend(p, a)
+	op := &internalAppend{p: p, epoch: epoch, base: a.Base, end: a.End, done: done}
 	_, refused := s.produces.TryCompleteElseWatch(context.Background(), op, timeout, purgatory.All,
 		purgatory.Goal[replica.LeaderEpoch, int64]{Key: replica.LeaderEpoch{PartitionKey: p.Key, Epoch: epoch}, Number: a.End})
 	switch {
@@ -137,7 +137,7 @@ func (s *Server) replicate(p *replica.Partition, epoch int32, batch []byte, time
 // high watermark. The followers learn of it with their next fetch.
 func (s *Server) deleteBefore(p *replica.Partition, epoch int32, offset int64) {
 	if p.DeleteBefore(epoch, offset) == nil {
-		s.sessions.startMoved(p.Key)
+		s.sessions.logStartMoved(p.Key)
 		r := replica.LeaderEpoch{PartitionKey: p.Key, Epoch: epoch}
 		s.deletes.Advance(r, s.deleted(r))
 	}

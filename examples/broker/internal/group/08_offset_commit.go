@@ -58,7 +58,7 @@ func (co *Coordinator) offsetCommit(q *kmsg.OffsetCommitRequest, r Reply) {
 		return
 	}
 	simple := q.Generation < 0 // not a member: a consumer that only stores its offsets here
-	err := co.onGroup(q.Group, simple, func(g *group, l *later) {
+	err := co.onGroup(q.Group, simple, func(g *group, l *deferred) {
 		m.g = g
 		if err := g.commitLocked(q, m, l); err != nil {
 			m.answer(err, l)
@@ -128,17 +128,17 @@ func (m *commit) fail(err *kerr.Error) {
 	}
 }
 
-func (m *commit) answer(err *kerr.Error, l *later) {
+func (m *commit) answer(err *kerr.Error, l *deferred) {
 	m.fail(err)
 	l.do(func() { m.reply.Now(m.resp) })
 }
 
 // commitLocked queues a commit for the log, if the sender is allowed to make it.
-func (g *group) commitLocked(q *kmsg.OffsetCommitRequest, m *commit, l *later) *kerr.Error {
+func (g *group) commitLocked(q *kmsg.OffsetCommitRequest, m *commit, l *deferred) *kerr.Error {
 	if err := g.mayCommitLocked(q, l); err != nil {
 		return err
 	}
-	if !g.co.offsetBytes.take(m.size) {
+	if !g.co.offsetBytes.acquire(m.size) {
 		return kerr.InvalidCommitOffsetSize
 	}
 	g.committing++
@@ -154,7 +154,7 @@ func (g *group) commitLocked(q *kmsg.OffsetCommitRequest, m *commit, l *later) *
 
 // mayCommitLocked allows commits by members of the current generation, and by any client while the
 // group has no members.
-func (g *group) mayCommitLocked(q *kmsg.OffsetCommitRequest, l *later) *kerr.Error {
+func (g *group) mayCommitLocked(q *kmsg.OffsetCommitRequest, l *deferred) *kerr.Error {
 	switch {
 	case q.Generation < 0 && g.state == stateEmpty:
 		return nil
@@ -170,35 +170,35 @@ func (g *group) mayCommitLocked(q *kmsg.OffsetCommitRequest, l *later) *kerr.Err
 	case g.state == stateCompleting:
 		return kerr.RebalanceInProgress // the member has no assignment yet, so it may have lost the partitions it commits
 	}
-	g.aliveLocked(g.members[q.MemberID], l)
+	g.recordHeartbeatLocked(g.members[q.MemberID], l)
 	return nil
 }
 
 // ended is called when the log has the commit, or the write has failed.
 func (m *commit) ended(first int64, err *kerr.Error) {
-	m.g.change(func(l *later) {
+	m.g.change(func(l *deferred) {
 		m.g.committing--
 		if err == nil && m.g.state != stateDead {
-			m.g.keepLocked(m.offsets, first)
+			m.g.storeOffsetsLocked(m.offsets, first)
 		} else {
-			m.co.offsetBytes.give(m.size)
+			m.co.offsetBytes.release(m.size)
 		}
 		m.answer(commitError(err), l)
 	})
 }
 
-// keepLocked stores replicated offsets in the group, except where it has later ones: commits
+// storeOffsetsLocked stores replicated offsets in the group, except where it has later ones: commits
 // complete in any order.
-func (g *group) keepLocked(offsets []commitOffset, at int64) {
+func (g *group) storeOffsetsLocked(offsets []commitOffset, at int64) {
 	for i := range offsets {
 		o := &offsets[i]
 		old, ok := g.offsets[o.offsetKey]
 		switch {
 		case ok && old.at > at:
-			g.co.offsetBytes.give(o.size)
+			g.co.offsetBytes.release(o.size)
 			continue
 		case ok:
-			g.co.offsetBytes.give(old.size)
+			g.co.offsetBytes.release(old.size)
 		}
 		o.at = at
 		g.offsets[o.offsetKey] = o.committedOffset

@@ -11,9 +11,9 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
 )
 
-// askedOffsets is the query for one group: offsets of these topics, or of all topics if nil.
+// offsetsQuery is the query for one group: offsets of these topics, or of all topics if nil.
 // Version 8 has a separate form, which is converted to this.
-type askedOffsets struct {
+type offsetsQuery struct {
 	group  string
 	topics []kmsg.OffsetFetchRequestTopic
 }
@@ -25,12 +25,12 @@ func (co *Coordinator) offsetFetch(q *kmsg.OffsetFetchRequest, r Reply) {
 		resp := q.ResponseKind().(*kmsg.OffsetFetchResponse)
 		if q.Version < 8 {
 			// Before version 2 a null list asks for nothing.
-			asked := askedOffsets{q.Group, q.Topics}
-			if asked.topics == nil && q.Version < 2 {
-				asked.topics = []kmsg.OffsetFetchRequestTopic{}
+			query := offsetsQuery{q.Group, q.Topics}
+			if query.topics == nil && q.Version < 2 {
+				query.topics = []kmsg.OffsetFetchRequestTopic{}
 			}
 			var err *kerr.Error
-			resp.Topics, err = co.fetchOffsets(asked, q.Version < 2)
+			resp.Topics, err = co.fetchOffsets(query, q.Version < 2)
 			resp.ErrorCode = wire.Code(err)
 			return resp
 		}
@@ -48,14 +48,14 @@ func (co *Coordinator) offsetFetch(q *kmsg.OffsetFetchRequest, r Reply) {
 
 // fetchGroupOffsets is fetchOffsets in the form of version 8.
 func (co *Coordinator) fetchGroupOffsets(rg *kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
-	asked := askedOffsets{group: rg.Group}
+	query := offsetsQuery{group: rg.Group}
 	if rg.Topics != nil {
-		asked.topics = make([]kmsg.OffsetFetchRequestTopic, len(rg.Topics))
+		query.topics = make([]kmsg.OffsetFetchRequestTopic, len(rg.Topics))
 	}
 	for i := range rg.Topics {
-		asked.topics[i] = kmsg.OffsetFetchRequestTopic{Topic: rg.Topics[i].Topic, Partitions: rg.Topics[i].Partitions}
+		query.topics[i] = kmsg.OffsetFetchRequestTopic{Topic: rg.Topics[i].Topic, Partitions: rg.Topics[i].Partitions}
 	}
-	topics, err := co.fetchOffsets(asked, false)
+	topics, err := co.fetchOffsets(query, false)
 	sg := kmsg.NewOffsetFetchResponseGroup()
 	sg.Group, sg.ErrorCode = rg.Group, wire.Code(err)
 	for i := range topics {
@@ -74,17 +74,17 @@ func (co *Coordinator) fetchGroupOffsets(rg *kmsg.OffsetFetchRequestGroup) kmsg.
 // fetchOffsets reads a group's offsets. An unknown group has none, which is not an error. With
 // inPartitions an error is set at each of the partitions, for versions that have no other field for
 // it.
-func (co *Coordinator) fetchOffsets(asked askedOffsets, inPartitions bool) ([]kmsg.OffsetFetchResponseTopic, *kerr.Error) {
+func (co *Coordinator) fetchOffsets(query offsetsQuery, inPartitions bool) ([]kmsg.OffsetFetchResponseTopic, *kerr.Error) {
 	var offsets map[offsetKey]committedOffset
-	err := co.onGroup(asked.group, false, func(g *group, _ *later) {
-		if asked.topics == nil {
+	err := co.onGroup(query.group, false, func(g *group, _ *deferred) {
+		if query.topics == nil {
 			offsets = maps.Clone(g.offsets)
 			return
 		}
 		offsets = map[offsetKey]committedOffset{}
-		for i := range asked.topics {
-			for _, p := range asked.topics[i].Partitions {
-				k := offsetKey{asked.topics[i].Topic, p}
+		for i := range query.topics {
+			for _, p := range query.topics[i].Partitions {
+				k := offsetKey{query.topics[i].Topic, p}
 				if o, ok := g.offsets[k]; ok {
 					offsets[k] = o
 				}
@@ -97,10 +97,10 @@ func (co *Coordinator) fetchOffsets(asked askedOffsets, inPartitions bool) ([]km
 	case err != nil && !inPartitions:
 		return nil, err
 	}
-	if asked.topics == nil {
-		asked.topics = topicsOf(offsets)
+	if query.topics == nil {
+		query.topics = topicsOf(offsets)
 	}
-	return layOutOffsets(asked.topics, offsets, err), nil
+	return offsetsResponse(query.topics, offsets, err), nil
 }
 
 // topicsOf lists all topics and partitions that have offsets.
@@ -118,15 +118,15 @@ func topicsOf(offsets map[offsetKey]committedOffset) (topics []kmsg.OffsetFetchR
 	return topics
 }
 
-// layOutOffsets builds the answer, with -1 for partitions without an offset. A partition that is
+// offsetsResponse builds the answer, with -1 for partitions without an offset. A partition that is
 // named repeatedly is answered once.
-func layOutOffsets(asked []kmsg.OffsetFetchRequestTopic, offsets map[offsetKey]committedOffset, err *kerr.Error) []kmsg.OffsetFetchResponseTopic {
-	topics := make([]kmsg.OffsetFetchResponseTopic, 0, len(asked))
+func offsetsResponse(query []kmsg.OffsetFetchRequestTopic, offsets map[offsetKey]committedOffset, err *kerr.Error) []kmsg.OffsetFetchResponseTopic {
+	topics := make([]kmsg.OffsetFetchResponseTopic, 0, len(query))
 	seen := map[offsetKey]bool{}
-	for i := range asked {
+	for i := range query {
 		st := kmsg.NewOffsetFetchResponseTopic()
-		st.Topic = asked[i].Topic
-		for _, p := range asked[i].Partitions {
+		st.Topic = query[i].Topic
+		for _, p := range query[i].Partitions {
 			k := offsetKey{st.Topic, p}
 			if seen[k] {
 				continue

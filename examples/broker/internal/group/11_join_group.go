@@ -37,7 +37,7 @@ func (co *Coordinator) joinGroup(q *kmsg.JoinGroupRequest, host string, r Reply)
 	if err == nil {
 		// Only a client without an id may create a group: an id that the group does not know
 		// belongs to a member that was dropped.
-		err = co.onGroup(q.Group, j.memberID == "", func(g *group, l *later) { g.joinLocked(j, l) })
+		err = co.onGroup(q.Group, j.memberID == "", func(g *group, l *deferred) { g.joinLocked(j, l) })
 	}
 	if err == kerr.GroupIDNotFound {
 		err = kerr.UnknownMemberID
@@ -108,41 +108,41 @@ func (j *joinRequest) refusal(memberID string, err *kerr.Error) *kmsg.JoinGroupR
 	return resp
 }
 
-func (j *joinRequest) refuse(memberID string, err *kerr.Error, l *later) {
+func (j *joinRequest) refuse(memberID string, err *kerr.Error, l *deferred) {
 	resp := j.refusal(memberID, err)
 	l.do(func() { j.reply.Now(resp) })
 }
 
 // joinLocked handles a join: it answers it, or parks it until its round ends.
-func (g *group) joinLocked(j *joinRequest, l *later) {
-	var place *member // the client's own, or the one it takes over
+func (g *group) joinLocked(j *joinRequest, l *deferred) {
+	var existing *member // the client's own, or the one it takes over
 	if j.memberID != "" {
-		place = g.members[j.memberID]
+		existing = g.members[j.memberID]
 	} else if j.instance != nil {
-		place = g.instances[*j.instance]
+		existing = g.instances[*j.instance]
 	}
-	_, promised := g.promised[j.memberID]
+	_, pending := g.pending[j.memberID]
 	switch {
-	case place == nil && j.memberID == "" && len(g.members)+len(g.promised) >= g.co.cfg.MaxMembers:
+	case existing == nil && j.memberID == "" && len(g.members)+len(g.pending) >= g.co.cfg.MaxMembers:
 		j.refuse(j.memberID, kerr.GroupMaxSizeReached, l)
-	case !g.supportsLocked(j.protocolType, j.protocols, place):
+	case !g.supportsLocked(j.protocolType, j.protocols, existing):
 		j.refuse(j.memberID, kerr.InconsistentGroupProtocol, l)
-	case j.memberID == "" && place != nil:
-		g.takeOverLocked(place, j, l)
+	case j.memberID == "" && existing != nil:
+		g.takeOverLocked(existing, j, l)
 	case j.memberID == "" && j.instance == nil && j.version >= 4:
-		g.promiseLocked(j, l)
+		g.addPendingLocked(j, l)
 	case j.memberID == "":
-		g.comeLocked(newMemberID(j.instance), j, l)
-	case promised && j.instance == nil:
-		g.forgetPromiseLocked(j.memberID)
-		g.comeLocked(j.memberID, j, l)
+		g.joinNewLocked(newMemberID(j.instance), j, l)
+	case pending && j.instance == nil:
+		g.deletePendingLocked(j.memberID)
+		g.joinNewLocked(j.memberID, j, l)
 	default:
-		g.joinAgainLocked(j, l)
+		g.rejoinLocked(j, l)
 	}
 }
 
-// comeLocked handles the join of a new member.
-func (g *group) comeLocked(id string, j *joinRequest, l *later) {
+// joinNewLocked handles the join of a new member.
+func (g *group) joinNewLocked(id string, j *joinRequest, l *deferred) {
 	if !g.addLocked(id, j, l) {
 		g.removeSessionLocked(id, l) // the id may have been given out before
 		j.refuse(id, kerr.GroupMaxSizeReached, l)
@@ -151,19 +151,19 @@ func (g *group) comeLocked(id string, j *joinRequest, l *later) {
 	g.changedLocked(l)
 }
 
-// joinAgainLocked handles the join of a client that says it is a member.
-func (g *group) joinAgainLocked(j *joinRequest, l *later) {
+// rejoinLocked handles the join of a client that says it is a member.
+func (g *group) rejoinLocked(j *joinRequest, l *deferred) {
 	if err := g.checkLocked(j.memberID, j.instance); err != nil {
 		j.refuse(j.memberID, err, l)
 		return
 	}
 	m := g.members[j.memberID]
-	g.aliveLocked(m, l)
+	g.recordHeartbeatLocked(m, l)
 	same := slices.EqualFunc(m.protocols, j.protocols, memberProtocol.equal)
 	// A member that joins again without changes has missed an answer, and gets it again. A leader
 	// in a stable group, though, may have seen partitions change, and wants to assign them again.
 	if same && (g.state == stateCompleting || g.state == stateStable && g.leader != m.id) {
-		resp := g.joinedLocked(m, j.version)
+		resp := g.joinResponseLocked(m, j.version)
 		l.do(func() { j.reply.Now(resp) })
 		return
 	}
@@ -175,40 +175,40 @@ func (g *group) joinAgainLocked(j *joinRequest, l *later) {
 	g.changedLocked(l)
 }
 
-// promiseLocked gives out an id and asks the client to join again with it. Otherwise a client that
+// addPendingLocked gives out an id and asks the client to join again with it. Otherwise a client that
 // retries repeatedly would leave a member behind each time.
-func (g *group) promiseLocked(j *joinRequest, l *later) {
+func (g *group) addPendingLocked(j *joinRequest, l *deferred) {
 	id := newMemberID(nil)
-	if !g.co.memberBytes.take(memberOverhead) {
+	if !g.co.memberBytes.acquire(memberOverhead) {
 		j.refuse("", kerr.GroupMaxSizeReached, l)
 		return
 	}
-	p := promisedMember{givenAt: time.Now(), session: j.session}
-	g.promised[id] = p
+	p := pendingMember{issuedAt: time.Now(), session: j.session}
+	g.pending[id] = p
 	l.do(func() { g.co.beginSession(g, id, p.session) })
 	j.refuse(id, kerr.MemberIDRequired, l)
 }
 
-// forgetPromiseLocked removes a promised id that is now used, or that will not be used.
-func (g *group) forgetPromiseLocked(id string) {
-	delete(g.promised, id)
-	g.co.memberBytes.give(memberOverhead)
+// deletePendingLocked removes a pending id that is now used, or that will not be used.
+func (g *group) deletePendingLocked(id string) {
+	delete(g.pending, id)
+	g.co.memberBytes.release(memberOverhead)
 }
 
-// breakPromiseLocked removes a promised id that will not be used, with its session.
-func (g *group) breakPromiseLocked(id string, l *later) {
-	g.forgetPromiseLocked(id)
+// removePendingLocked removes a pending id that will not be used, with its session.
+func (g *group) removePendingLocked(id string, l *deferred) {
+	g.deletePendingLocked(id)
 	g.removeSessionLocked(id, l)
 }
 
 // parkJoinLocked makes a member's join wait for the end of its round.
-func (g *group) parkJoinLocked(m *member, j *joinRequest, l *later) {
+func (g *group) parkJoinLocked(m *member, j *joinRequest, l *deferred) {
 	g.refuseJoinLocked(m, kerr.RebalanceInProgress, l) // an older parked join: the client has given up on it
-	m.join, m.seenAt = j, time.Now()
+	m.join, m.lastHeartbeat = j, time.Now()
 	g.joined++
 }
 
-func (g *group) refuseJoinLocked(m *member, err *kerr.Error, l *later) {
+func (g *group) refuseJoinLocked(m *member, err *kerr.Error, l *deferred) {
 	if m.join == nil {
 		return
 	}
@@ -217,8 +217,8 @@ func (g *group) refuseJoinLocked(m *member, err *kerr.Error, l *later) {
 	g.joined--
 }
 
-// joinedLocked returns a member's answer: its generation, and for the leader all members.
-func (g *group) joinedLocked(m *member, version int16) *kmsg.JoinGroupResponse {
+// joinResponseLocked returns a member's answer: its generation, and for the leader all members.
+func (g *group) joinResponseLocked(m *member, version int16) *kmsg.JoinGroupResponse {
 	resp := kmsg.NewPtrJoinGroupResponse()
 	resp.Version, resp.MemberID, resp.Generation = version, m.id, g.generation
 	resp.ProtocolType, resp.Protocol = kmsg.StringPtr(g.protocolType), kmsg.StringPtr(g.protocol)
@@ -236,21 +236,21 @@ func (g *group) joinedLocked(m *member, version int16) *kmsg.JoinGroupResponse {
 
 // delayedJoin is a delayed operation: a round waits until every member has joined again, at most
 // for the rebalance timeout. The first round of an empty group has no members to wait for. It waits
-// for InitialRebalanceDelay, whatever members join; see awaitMoreLocked.
+// for InitialRebalanceDelay, whatever members join; see extendInitialJoinLocked.
 type delayedJoin struct {
 	g       *group
 	round   round
-	first   bool
-	begunAt time.Time // start of the round
+	initial bool
+	start   time.Time // start of the round
 }
 
 // awaitJoinsLocked starts the wait of a round.
-func (g *group) awaitJoinsLocked(first bool, l *later) {
+func (g *group) awaitJoinsLocked(initial bool, l *deferred) {
 	timeout := g.rebalanceTimeoutLocked()
-	if first {
+	if initial {
 		timeout = min(timeout, g.co.cfg.InitialRebalanceDelay)
 	}
-	d := &delayedJoin{g: g, round: g.round, first: first, begunAt: time.Now()}
+	d := &delayedJoin{g: g, round: g.round, initial: initial, start: time.Now()}
 	l.do(func() { d.watch(timeout) })
 }
 
@@ -270,10 +270,10 @@ func (d *delayedJoin) TryComplete() bool {
 	switch {
 	case g.round != d.round || g.state != statePreparing, len(g.members) == 0:
 		return true
-	case d.first:
+	case d.initial:
 		return false
 	}
-	return g.joined == len(g.members) && len(g.promised) == 0
+	return g.joined == len(g.members) && len(g.pending) == 0
 }
 
 // Complete ends the round, unless it has ended otherwise. It includes members that have joined
@@ -283,35 +283,35 @@ func (d *delayedJoin) Complete(outcome purgatory.Outcome, _ error) {
 	if outcome == purgatory.Cancelled || outcome == purgatory.Closed {
 		return // a move or a shutdown abandons the group, and answers all its members
 	}
-	g.change(func(l *later) {
-		if g.round == d.round && g.state == statePreparing && !g.awaitMoreLocked(d, l) {
-			g.endJoiningLocked(l)
+	g.change(func(l *deferred) {
+		if g.round == d.round && g.state == statePreparing && !g.extendInitialJoinLocked(d, l) {
+			g.completeJoinLocked(l)
 		}
 	})
 }
 
-// awaitMoreLocked extends a first round while new members arrive. The round ends when none has
+// extendInitialJoinLocked extends a first round while new members arrive. The round ends when none has
 // arrived for InitialRebalanceDelay, or with the rebalance timeout.
-func (g *group) awaitMoreLocked(d *delayedJoin, l *later) bool {
-	if !d.first || len(g.members) == 0 {
+func (g *group) extendInitialJoinLocked(d *delayedJoin, l *deferred) bool {
+	if !d.initial || len(g.members) == 0 {
 		return false
 	}
 	now := time.Now()
-	quiet := g.cameAt.Add(g.co.cfg.InitialRebalanceDelay).Sub(now)
-	left := d.begunAt.Add(g.rebalanceTimeoutLocked()).Sub(now)
+	quiet := g.lastJoin.Add(g.co.cfg.InitialRebalanceDelay).Sub(now)
+	left := d.start.Add(g.rebalanceTimeoutLocked()).Sub(now)
 	wait := min(quiet, left)
 	if wait <= 0 {
 		return false
 	}
-	more := &delayedJoin{g: g, round: d.round, first: true, begunAt: d.begunAt}
+	more := &delayedJoin{g: g, round: d.round, initial: true, start: d.start}
 	l.do(func() { more.watch(wait) })
 	return true
 }
 
-// endJoiningLocked forms the next generation from the members that have joined. It drops the
+// completeJoinLocked forms the next generation from the members that have joined. It drops the
 // others, except static members: they may be restarting, and keep their slots until their sessions
 // end.
-func (g *group) endJoiningLocked(l *later) {
+func (g *group) completeJoinLocked(l *deferred) {
 	for _, m := range g.listLocked() {
 		if m.join == nil && m.instance == nil {
 			g.dropLocked(m, purgatory.Cancelled, kerr.UnknownMemberID, l)
@@ -326,14 +326,14 @@ func (g *group) endJoiningLocked(l *later) {
 		if m.join == nil {
 			continue
 		}
-		j, resp := m.join, g.joinedLocked(m, m.join.version)
-		m.join, m.unsynced, m.seenAt = nil, true, time.Now()
+		j, resp := m.join, g.joinResponseLocked(m, m.join.version)
+		m.join, m.pendingSync, m.lastHeartbeat = nil, true, time.Now()
 		g.joined--
-		g.unsynced++
+		g.pendingSyncs++
 		g.beginSessionLocked(m, l)
 		l.do(func() { j.reply.Now(resp) })
 	}
-	if g.unsynced > 0 {
+	if g.pendingSyncs > 0 {
 		g.awaitSyncsLocked(l)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // A member's session is an entry of Coordinator.sessions. Each heartbeat, sync, commit or join of
 // the member counts as a heartbeat, and extends the entry's deadline. When the deadline passes,
-// sessionEnded drops the member. A member with a parked request counts as alive: it sends nothing
+// sessionExpired drops the member. A member with a parked request counts as alive: it sends nothing
 // else while it waits.
 //
 // The table is updated with no lock held, and so in any order. That is correct for these reasons:
@@ -20,7 +20,7 @@ import (
 //   - A key is removed only after its group has dropped the id, and a group never adds an id again
 //     that it has dropped.
 //   - beginSession checks the group again.
-//   - sessionEnded relies on the group's data, not on the table's deadline.
+//   - sessionExpired relies on the group's data, not on the table's deadline.
 //
 // A shard that ends, or that never opens, drops members that continue under the same ids in the
 // shard of the next leader epoch. The group is therefore part of the key: each leader epoch has its
@@ -40,7 +40,7 @@ func (co *Coordinator) heartbeat(q *kmsg.HeartbeatRequest, r Reply) {
 	var answer *kerr.Error
 	err := kerr.InvalidGroupID
 	if q.Group != "" {
-		err = co.onGroup(q.Group, false, func(g *group, l *later) { answer = g.heartbeatLocked(q, l) })
+		err = co.onGroup(q.Group, false, func(g *group, l *deferred) { answer = g.heartbeatLocked(q, l) })
 	}
 	switch err {
 	case nil:
@@ -53,32 +53,32 @@ func (co *Coordinator) heartbeat(q *kmsg.HeartbeatRequest, r Reply) {
 	r.Now(resp)
 }
 
-func (g *group) heartbeatLocked(q *kmsg.HeartbeatRequest, l *later) *kerr.Error {
+func (g *group) heartbeatLocked(q *kmsg.HeartbeatRequest, l *deferred) *kerr.Error {
 	if err := g.checkLocked(q.MemberID, q.InstanceID); err != nil {
 		return err
 	}
 	if q.Generation != g.generation {
 		return kerr.IllegalGeneration
 	}
-	g.aliveLocked(g.members[q.MemberID], l)
+	g.recordHeartbeatLocked(g.members[q.MemberID], l)
 	if g.state == statePreparing {
 		return kerr.RebalanceInProgress // the member must join again
 	}
 	return nil
 }
 
-// aliveLocked records a heartbeat.
-func (g *group) aliveLocked(m *member, l *later) {
+// recordHeartbeatLocked records a heartbeat.
+func (g *group) recordHeartbeatLocked(m *member, l *deferred) {
 	now := time.Now()
-	g.co.OnHeartbeat(purgatory.Completed, now.Sub(m.seenAt))
-	m.seenAt = now
+	g.co.OnHeartbeat(purgatory.Completed, now.Sub(m.lastHeartbeat))
+	m.lastHeartbeat = now
 	id, session := m.id, m.session
-	l.do(func() { _ = g.co.sessions.Touch(sessionKey{g, id}, session) }) // absent: the session expires just now, and sessionEnded will see seenAt
+	l.do(func() { _ = g.co.sessions.Touch(sessionKey{g, id}, session) }) // absent: the session expires just now, and sessionExpired will see lastHeartbeat
 }
 
 // beginSessionLocked starts or restarts a session: the member has been answered, and must send
 // heartbeats from now on.
-func (g *group) beginSessionLocked(m *member, l *later) {
+func (g *group) beginSessionLocked(m *member, l *deferred) {
 	id, session := m.id, m.session
 	l.do(func() { g.co.beginSession(g, id, session) })
 }
@@ -90,43 +90,43 @@ func (co *Coordinator) beginSession(g *group, id string, session time.Duration) 
 		return // the coordinator is shutting down
 	}
 	g.mu.Lock()
-	_, promised := g.promised[id]
-	gone := g.members[id] == nil && !promised
+	_, pending := g.pending[id]
+	absent := g.members[id] == nil && !pending
 	g.mu.Unlock()
-	if gone {
+	if absent {
 		co.sessions.Remove(sessionKey{g, id})
 	}
 }
 
 // endSessionLocked ends the session of a member that was removed.
-func (g *group) endSessionLocked(m *member, outcome purgatory.Outcome, l *later) {
-	g.co.OnHeartbeat(outcome, time.Since(m.seenAt))
+func (g *group) endSessionLocked(m *member, outcome purgatory.Outcome, l *deferred) {
+	g.co.OnHeartbeat(outcome, time.Since(m.lastHeartbeat))
 	g.removeSessionLocked(m.id, l)
 }
 
 // removeSessionLocked removes the session of an id that the group has dropped.
-func (g *group) removeSessionLocked(id string, l *later) {
+func (g *group) removeSessionLocked(id string, l *deferred) {
 	l.do(func() { g.co.sessions.Remove(sessionKey{g, id}) })
 }
 
-// sessionEnded is the expiry function of the sessions.
-func (co *Coordinator) sessionEnded(k sessionKey, _ struct{}) {
-	var left time.Duration
-	k.g.change(func(l *later) { left = k.g.sessionEndedLocked(k.id, l) })
-	if left > 0 {
-		co.beginSession(k.g, k.id, left)
+// sessionExpired is the expiry function of the sessions.
+func (co *Coordinator) sessionExpired(k sessionKey, _ struct{}) {
+	var remaining time.Duration
+	k.g.change(func(l *deferred) { remaining = k.g.sessionExpiredLocked(k.id, l) })
+	if remaining > 0 {
+		co.beginSession(k.g, k.id, remaining)
 	}
 }
 
-// sessionEndedLocked drops a member without a recent heartbeat, or returns how much longer its
+// sessionExpiredLocked drops a member without a recent heartbeat, or returns how much longer its
 // session lasts: the table's deadline may be an old one, because it is extended only after the
 // group has recorded the heartbeat.
-func (g *group) sessionEndedLocked(id string, l *later) (left time.Duration) {
-	if p, ok := g.promised[id]; ok {
-		if left = p.session - time.Since(p.givenAt); left > 0 {
-			return left
+func (g *group) sessionExpiredLocked(id string, l *deferred) (remaining time.Duration) {
+	if p, ok := g.pending[id]; ok {
+		if remaining = p.session - time.Since(p.issuedAt); remaining > 0 {
+			return remaining
 		}
-		g.breakPromiseLocked(id, l)
+		g.removePendingLocked(id, l)
 		if g.state == statePreparing {
 			g.changedLocked(l) // the round may have been waiting for it
 		}
@@ -139,8 +139,8 @@ func (g *group) sessionEndedLocked(id string, l *later) (left time.Duration) {
 	if m.join != nil || m.sync != nil {
 		return m.session
 	}
-	if left = m.session - time.Since(m.seenAt); left > 0 {
-		return left
+	if remaining = m.session - time.Since(m.lastHeartbeat); remaining > 0 {
+		return remaining
 	}
 	g.dropLocked(m, purgatory.Expired, kerr.UnknownMemberID, l)
 	g.changedLocked(l)
@@ -163,7 +163,7 @@ func (co *Coordinator) leaveGroup(q *kmsg.LeaveGroupRequest, r Reply) {
 	}
 	err := kerr.InvalidGroupID
 	if q.Group != "" {
-		err = co.onGroup(q.Group, false, func(g *group, l *later) { g.leaveLocked(leaving, answers, l) })
+		err = co.onGroup(q.Group, false, func(g *group, l *deferred) { g.leaveLocked(leaving, answers, l) })
 	}
 	switch {
 	case err != nil && err != kerr.GroupIDNotFound:
@@ -178,15 +178,15 @@ func (co *Coordinator) leaveGroup(q *kmsg.LeaveGroupRequest, r Reply) {
 
 // leaveLocked removes members that leave. A static member does not leave by itself: an
 // administrator removes it, by its instance id alone, if it will not return.
-func (g *group) leaveLocked(leaving []kmsg.LeaveGroupRequestMember, answers []kmsg.LeaveGroupResponseMember, l *later) {
+func (g *group) leaveLocked(leaving []kmsg.LeaveGroupRequestMember, answers []kmsg.LeaveGroupResponseMember, l *deferred) {
 	changed := false
 	for i := range leaving {
 		id, instance := leaving[i].MemberID, leaving[i].InstanceID
 		if instance != nil && id == "" && g.instances[*instance] != nil {
 			id = g.instances[*instance].id
 		}
-		if _, promised := g.promised[id]; promised {
-			g.breakPromiseLocked(id, l)
+		if _, pending := g.pending[id]; pending {
+			g.removePendingLocked(id, l)
 			answers[i].ErrorCode = 0
 			changed = changed || g.state == statePreparing
 			continue

@@ -22,7 +22,7 @@ func (co *Coordinator) syncGroup(q *kmsg.SyncGroupRequest, r Reply) {
 	s := &syncRequest{r, q.Version}
 	err := kerr.InvalidGroupID
 	if q.Group != "" {
-		err = co.onGroup(q.Group, false, func(g *group, l *later) {
+		err = co.onGroup(q.Group, false, func(g *group, l *deferred) {
 			if err := g.syncLocked(q, s, l); err != nil {
 				s.answer(newSyncResponse(s.version, err), l)
 			}
@@ -42,17 +42,17 @@ func newSyncResponse(version int16, err *kerr.Error) *kmsg.SyncGroupResponse {
 	return resp
 }
 
-func (s *syncRequest) answer(resp *kmsg.SyncGroupResponse, l *later) {
+func (s *syncRequest) answer(resp *kmsg.SyncGroupResponse, l *deferred) {
 	l.do(func() { s.reply.Now(resp) })
 }
 
 // syncLocked handles a sync: it answers it, or parks it until the leader has assigned the
 // partitions. If syncLocked returns an error, the caller must answer.
-func (g *group) syncLocked(q *kmsg.SyncGroupRequest, s *syncRequest, l *later) *kerr.Error {
+func (g *group) syncLocked(q *kmsg.SyncGroupRequest, s *syncRequest, l *deferred) *kerr.Error {
 	if err := g.checkLocked(q.MemberID, q.InstanceID); err != nil {
 		return err
 	}
-	differs := func(said *string, is string) bool { return said != nil && *said != is }
+	differs := func(given *string, is string) bool { return given != nil && *given != is }
 	switch {
 	case q.Generation != g.generation:
 		return kerr.IllegalGeneration
@@ -62,10 +62,10 @@ func (g *group) syncLocked(q *kmsg.SyncGroupRequest, s *syncRequest, l *later) *
 		return kerr.RebalanceInProgress
 	}
 	m := g.members[q.MemberID]
-	g.aliveLocked(m, l)
-	if m.unsynced {
-		m.unsynced = false
-		g.unsynced--
+	g.recordHeartbeatLocked(m, l)
+	if m.pendingSync {
+		m.pendingSync = false
+		g.pendingSyncs--
 		current := g.round
 		l.do(func() { g.co.syncs.CheckAndComplete(current) })
 	}
@@ -82,7 +82,7 @@ func (g *group) syncLocked(q *kmsg.SyncGroupRequest, s *syncRequest, l *later) *
 
 // takeAssignmentLocked stores the leader's assignment. The group becomes stable, and its members
 // get their assignments, when the log has it.
-func (g *group) takeAssignmentLocked(assignments []kmsg.SyncGroupRequestGroupAssignment, l *later) {
+func (g *group) takeAssignmentLocked(assignments []kmsg.SyncGroupRequestGroupAssignment, l *deferred) {
 	assigned := make(map[string][]byte, len(assignments))
 	for i := range assignments {
 		assigned[assignments[i].MemberID] = assignments[i].MemberAssignment
@@ -96,7 +96,7 @@ func (g *group) takeAssignmentLocked(assignments []kmsg.SyncGroupRequestGroupAss
 
 // refuseAssignmentLocked ends a generation whose assignment exceeds the capacity. Kafka returns the
 // same error for an assignment that does not fit into a record.
-func (g *group) refuseAssignmentLocked(l *later) {
+func (g *group) refuseAssignmentLocked(l *deferred) {
 	for _, m := range g.listLocked() {
 		g.answerSyncLocked(m, kerr.UnknownServerError, l)
 	}
@@ -105,12 +105,12 @@ func (g *group) refuseAssignmentLocked(l *later) {
 
 // answerSyncLocked answers a parked sync, if there is one. From then on the member must send
 // heartbeats.
-func (g *group) answerSyncLocked(m *member, err *kerr.Error, l *later) {
+func (g *group) answerSyncLocked(m *member, err *kerr.Error, l *deferred) {
 	s := m.sync
 	if s == nil {
 		return
 	}
-	m.sync, m.seenAt = nil, time.Now()
+	m.sync, m.lastHeartbeat = nil, time.Now()
 	resp := newSyncResponse(s.version, err)
 	if err == nil {
 		resp.ProtocolType, resp.Protocol = kmsg.StringPtr(g.protocolType), kmsg.StringPtr(g.protocol)
@@ -129,7 +129,7 @@ type delayedSync struct {
 	round round
 }
 
-func (g *group) awaitSyncsLocked(l *later) {
+func (g *group) awaitSyncsLocked(l *deferred) {
 	d := &delayedSync{g: g, round: g.round}
 	timeout := g.rebalanceTimeoutLocked()
 	l.do(func() { d.watch(timeout) })
@@ -142,8 +142,8 @@ func (d *delayedSync) watch(timeout time.Duration) {
 	}
 }
 
-// overLocked reports whether the group is past the generation of this operation.
-func (d *delayedSync) overLocked() bool {
+// endedLocked reports whether the group is past the generation of this operation.
+func (d *delayedSync) endedLocked() bool {
 	return d.g.round != d.round || d.g.state != stateCompleting && d.g.state != stateStable
 }
 
@@ -151,7 +151,7 @@ func (d *delayedSync) overLocked() bool {
 func (d *delayedSync) TryComplete() bool {
 	d.g.mu.Lock()
 	defer d.g.mu.Unlock()
-	return d.overLocked() || d.g.unsynced == 0
+	return d.endedLocked() || d.g.pendingSyncs == 0
 }
 
 // Complete drops the members that have not synced in time, and makes the others join again. If all
@@ -162,16 +162,16 @@ func (d *delayedSync) Complete(outcome purgatory.Outcome, _ error) {
 	if outcome != purgatory.Expired && outcome != purgatory.Failed {
 		return
 	}
-	g.change(func(l *later) {
-		if !d.overLocked() && g.unsynced > 0 {
-			g.dropUnsyncedLocked(l)
+	g.change(func(l *deferred) {
+		if !d.endedLocked() && g.pendingSyncs > 0 {
+			g.dropPendingSyncsLocked(l)
 		}
 	})
 }
 
-func (g *group) dropUnsyncedLocked(l *later) {
+func (g *group) dropPendingSyncsLocked(l *deferred) {
 	for _, m := range g.listLocked() {
-		if m.unsynced {
+		if m.pendingSync {
 			g.dropLocked(m, purgatory.Cancelled, kerr.UnknownMemberID, l)
 		}
 	}

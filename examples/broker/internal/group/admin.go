@@ -33,7 +33,7 @@ func (co *Coordinator) describeGroups(q *kmsg.DescribeGroupsRequest, r Reply) {
 func (co *Coordinator) describeGroup(id string, version int16) kmsg.DescribeGroupsResponseGroup {
 	sg := kmsg.NewDescribeGroupsResponseGroup()
 	sg.Group = id
-	err := co.onGroup(id, false, func(g *group, _ *later) { g.describeLocked(&sg) })
+	err := co.onGroup(id, false, func(g *group, _ *deferred) { g.describeLocked(&sg) })
 	switch {
 	case err != kerr.GroupIDNotFound:
 		sg.ErrorCode = wire.Code(err)
@@ -71,7 +71,7 @@ func (co *Coordinator) listGroups(q *kmsg.ListGroupsRequest, r Reply) {
 		if len(q.TypesFilter) > 0 && !containsFold(q.TypesFilter, groupType) {
 			return resp
 		}
-		for _, s := range co.led() {
+		for _, s := range co.ledShards() {
 			groups, err := s.all()
 			if err == kerr.CoordinatorLoadInProgress {
 				resp.ErrorCode = wire.Code(err)
@@ -104,13 +104,13 @@ type groupDeletion struct {
 	reply Reply
 	resp  *kmsg.DeleteGroupsResponse
 
-	mu      sync.Mutex
-	left    int                    // shards that are not done, plus one for the handler; guarded by mu
-	results map[string]*kerr.Error // guarded by mu
+	mu        sync.Mutex
+	remaining int                    // shards that are not done, plus one for the handler; guarded by mu
+	results   map[string]*kerr.Error // guarded by mu
 }
 
 func (co *Coordinator) deleteGroups(q *kmsg.DeleteGroupsRequest, r Reply) {
-	d := &groupDeletion{reply: r, resp: q.ResponseKind().(*kmsg.DeleteGroupsResponse), left: 1, results: map[string]*kerr.Error{}}
+	d := &groupDeletion{reply: r, resp: q.ResponseKind().(*kmsg.DeleteGroupsResponse), remaining: 1, results: map[string]*kerr.Error{}}
 	shards := map[*shard]*shardDeletion{}
 	for _, id := range q.Groups {
 		if _, again := d.results[id]; again {
@@ -125,8 +125,8 @@ func (co *Coordinator) deleteGroups(q *kmsg.DeleteGroupsRequest, r Reply) {
 			continue
 		}
 		if shards[s] == nil {
-			shards[s] = &shardDeletion{of: d, s: s}
-			d.left++
+			shards[s] = &shardDeletion{request: d, s: s}
+			d.remaining++
 		}
 		shards[s].ids = append(shards[s].ids, id)
 	}
@@ -142,8 +142,8 @@ func (d *groupDeletion) end(results map[string]*kerr.Error) {
 	for id, err := range results {
 		d.results[id] = err
 	}
-	d.left--
-	last := d.left == 0
+	d.remaining--
+	last := d.remaining == 0
 	d.mu.Unlock()
 	if !last {
 		return
@@ -157,10 +157,10 @@ func (d *groupDeletion) end(results map[string]*kerr.Error) {
 
 // shardDeletion is the part of a groupDeletion in one shard.
 type shardDeletion struct {
-	of     *groupDeletion
-	s      *shard
-	ids    []string
-	groups []*group // the groups that are being deleted
+	request *groupDeletion
+	s       *shard
+	ids     []string
+	groups  []*group // the groups that are being deleted
 }
 
 // tombstones returns the barrier's records: for the groups that may be deleted, and for all their
@@ -170,7 +170,7 @@ func (d *shardDeletion) tombstones() (records []log.Record) {
 	for _, id := range d.ids {
 		g, err := d.s.find(id, false)
 		if err == nil {
-			g.change(func(*later) {
+			g.change(func(*deferred) {
 				switch g.state {
 				case stateEmpty:
 					d.groups = append(d.groups, g)
@@ -189,11 +189,11 @@ func (d *shardDeletion) tombstones() (records []log.Record) {
 		}
 		results[id] = err
 	}
-	d.of.mu.Lock()
+	d.request.mu.Lock()
 	for id, err := range results {
-		d.of.results[id] = err
+		d.request.results[id] = err
 	}
-	d.of.mu.Unlock()
+	d.request.mu.Unlock()
 	return records
 }
 
@@ -211,22 +211,22 @@ func (d *shardDeletion) ended(first int64, err *kerr.Error) {
 			results[g.id] = commitError(err)
 			continue
 		}
-		g.change(func(l *later) { g.deleteLocked(first, l) })
+		g.change(func(l *deferred) { g.deleteLocked(first, l) })
 	}
-	d.of.end(results)
+	d.request.end(results)
 }
 
-func (g *group) deleteLocked(first int64, l *later) {
+func (g *group) deleteLocked(first int64, l *deferred) {
 	for k, o := range g.offsets {
 		if o.at < first {
-			g.co.offsetBytes.give(o.size)
+			g.co.offsetBytes.release(o.size)
 			delete(g.offsets, k)
 		}
 	}
 	if g.state != stateEmpty {
 		return // a member has joined since
 	}
-	for id := range g.promised {
-		g.breakPromiseLocked(id, l)
+	for id := range g.pending {
+		g.removePendingLocked(id, l)
 	}
 }

@@ -136,8 +136,8 @@ func (b *bench) unhandled(req kmsg.Request) *sent {
 
 // hold changes a group and returns the postponed calls, for the test to make later: a goroutine may
 // be delayed between the two.
-func (g *group) hold(f func(l *later)) (postpone func()) {
-	var l later
+func (g *group) hold(f func(l *deferred)) (postpone func()) {
+	var l deferred
 	g.changeLocking(f, &l)
 	return func() {
 		for _, call := range l.calls {

@@ -16,7 +16,7 @@ import (
 func (s *shard) compactIfDue() {
 	s.mu.Lock()
 	q := &s.writes
-	due := !s.ended && !q.compacting && q.grown > max(s.co.cfg.OffsetsCompactBytes, q.snapshot)
+	due := !s.ended && !q.compacting && q.sinceSnapshot > max(s.co.cfg.OffsetsCompactBytes, q.snapshotSize)
 	if due {
 		q.compacting = true
 		q.queue = append(q.queue, &write{make: s.snapshot, barrier: true, snapshot: true, done: s.compacted})
@@ -51,15 +51,15 @@ func (s *shard) snapshot() []log.Record {
 		}
 		g.mu.Unlock()
 	}
-	return append(records, s.logged(rebalancing)...)
+	return append(records, s.recordsInLog(rebalancing)...)
 }
 
-// logged returns the records that the log has of some groups. No write to them is in flight.
-func (s *shard) logged(ids map[string]bool) (records []log.Record) {
+// recordsInLog returns the records that the log has of some groups. No write to them is in flight.
+func (s *shard) recordsInLog(ids map[string]bool) (records []log.Record) {
 	if len(ids) == 0 {
 		return nil
 	}
-	kept := newKept()
+	kept := newLiveRecords()
 	batches, _ := s.co.Store.Records(s.index)
 	for _, raw := range batches {
 		log.EachRecord(raw, func(_ int64, key, value []byte) {

@@ -90,7 +90,7 @@ func (b *bench) blockWrites() {
 }
 
 func (b *bench) queued() []*write {
-	s := b.co.led()[0]
+	s := b.co.ledShards()[0]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.writes.queue)

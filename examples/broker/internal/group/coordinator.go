@@ -40,7 +40,7 @@ import (
 // group's. Above all, none of them is held when a purgatory, sessions, Store.Replicate or a reply
 // is called: each may call back into a group by way of TryComplete, Complete, an expiry or a done
 // function, and those take its lock. Kafka held the group's lock there, which led to KAFKA-5970 and
-// KAFKA-6042. Here a change of a group records the calls to make (later, in group.go), and makes
+// KAFKA-6042. Here a change of a group records the calls to make (deferred, in group.go), and makes
 // them when the lock is free. By then another goroutine may have changed the group again, so
 // postponed calls must be correct in any order: operations check the current state of the group,
 // and an operation whose round has ended completes at once without effect.
@@ -150,7 +150,7 @@ func New(cfg Config, o Options) (*Coordinator, error) {
 	var joins, syncs, sessions error
 	co.joins, joins = purgatory.New[round](waiting)
 	co.syncs, syncs = purgatory.New[round](waiting)
-	co.sessions, sessions = keyed.New(co.sessionEnded, timingwheel.Options{Tick: o.Tick, OnPanic: o.OnPanic})
+	co.sessions, sessions = keyed.New(co.sessionExpired, timingwheel.Options{Tick: o.Tick, OnPanic: o.OnPanic})
 	if err := errors.Join(joins, syncs, sessions); err != nil {
 		return nil, err
 	}
@@ -182,15 +182,15 @@ func (co *Coordinator) Lead(index, epoch int32) {
 // at once.
 func (co *Coordinator) Resign(index, epoch int32) {
 	co.mu.Lock()
-	var gone *shard
+	var ended *shard
 	if int(index) < len(co.shards) {
 		if s := co.shards[index]; s != nil && (epoch == -1 || s.epoch < epoch) {
-			gone, co.shards[index] = s, nil
+			ended, co.shards[index] = s, nil
 		}
 	}
 	co.mu.Unlock()
-	if gone != nil {
-		gone.end()
+	if ended != nil {
+		ended.end()
 	}
 }
 
@@ -263,8 +263,8 @@ func (co *Coordinator) shardOf(id string) (*shard, *kerr.Error) {
 	return nil, kerr.NotCoordinator
 }
 
-// led lists the shards of the partitions that this broker leads.
-func (co *Coordinator) led() (shards []*shard) {
+// ledShards lists the shards of the partitions that this broker leads.
+func (co *Coordinator) ledShards() (shards []*shard) {
 	co.mu.RLock()
 	defer co.mu.RUnlock()
 	for _, s := range co.shards {
@@ -279,7 +279,7 @@ func (co *Coordinator) led() (shards []*shard) {
 // If there is no group, or this broker does not coordinate it, onGroup does not run f and returns
 // the reason: GROUP_ID_NOT_FOUND, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID,
 // GROUP_MAX_SIZE_REACHED.
-func (co *Coordinator) onGroup(id string, create bool, f func(g *group, l *later)) *kerr.Error {
+func (co *Coordinator) onGroup(id string, create bool, f func(g *group, l *deferred)) *kerr.Error {
 	for {
 		s, err := co.shardOf(id)
 		if err != nil {
@@ -290,7 +290,7 @@ func (co *Coordinator) onGroup(id string, create bool, f func(g *group, l *later
 			return err
 		}
 		dead := false
-		g.change(func(l *later) {
+		g.change(func(l *deferred) {
 			if dead = g.state == stateDead; !dead {
 				f(g, l)
 			}
@@ -309,7 +309,7 @@ type budget struct {
 	limit int64
 }
 
-func (b *budget) take(n int64) bool {
+func (b *budget) acquire(n int64) bool {
 	if b.used.Add(n) > b.limit {
 		b.used.Add(-n)
 		return false
@@ -317,15 +317,15 @@ func (b *budget) take(n int64) bool {
 	return true
 }
 
-func (b *budget) give(n int64) { b.used.Add(-n) }
+func (b *budget) release(n int64) { b.used.Add(-n) }
 
 // resize replaces an amount that was taken by another one. It takes no more than the difference, so
 // a request for no more than before succeeds even while usage exceeds the limit, as it may after a
 // load.
 func (b *budget) resize(from, to int64) bool {
 	if to > from {
-		return b.take(to - from)
+		return b.acquire(to - from)
 	}
-	b.give(from - to)
+	b.release(from - to)
 	return true
 }

@@ -35,7 +35,7 @@ func (s groupState) String() string {
 }
 
 // group is one consumer group. A request changes it in a single critical section of mu, which
-// records the calls to make after the unlock: see later.
+// records the calls to make after the unlock: see deferred.
 type group struct {
 	id    string
 	shard *shard
@@ -49,15 +49,15 @@ type group struct {
 	protocol     string // chosen for this generation
 	leader       string // a member's id; the member may have left while the group is rebalancing
 
-	members   map[string]*member
-	instances map[string]*member        // the static members, by instance id
-	promised  map[string]promisedMember // ids that were given out and are not used yet
-	supported map[string]int            // members that know each protocol
-	joined    int                       // members with a parked join
-	unsynced  int                       // members that have their join response of this generation and have not synced
-	cameAt    time.Time                 // time of the latest new member's first join
-	storing   round                     // the latest round whose assignment was queued for the log
-	unwritten *groupWrite               // queued for the log and not encoded yet; nil: none
+	members      map[string]*member
+	instances    map[string]*member       // the static members, by instance id
+	pending      map[string]pendingMember // ids that were given out and are not used yet
+	supported    map[string]int           // members that know each protocol
+	joined       int                      // members with a parked join
+	pendingSyncs int                      // members that have their join response of this generation and have not synced
+	lastJoin     time.Time                // time of the latest new member's first join
+	storing      round                    // the latest round whose assignment was queued for the log
+	unwritten    *groupWrite              // queued for the log and not encoded yet; nil: none
 
 	offsets    map[offsetKey]committedOffset
 	committing int // commits that are not yet in the log
@@ -70,33 +70,33 @@ func newGroup(s *shard, id string) *group {
 		co:        s.co,
 		members:   map[string]*member{},
 		instances: map[string]*member{},
-		promised:  map[string]promisedMember{},
+		pending:   map[string]pendingMember{},
 		supported: map[string]int{},
 		offsets:   map[offsetKey]committedOffset{},
 	}
 }
 
-// later collects calls that a change of a group requires and that must not be made under its lock.
+// deferred collects calls that a change of a group requires and that must not be made under its lock.
 // They are made in order once the lock is free.
-type later struct{ calls []func() }
+type deferred struct{ calls []func() }
 
-func (l *later) do(f func()) { l.calls = append(l.calls, f) }
+func (l *deferred) do(f func()) { l.calls = append(l.calls, f) }
 
 // change runs f under the group's lock, and then, with no lock held, the calls that f has
 // collected. It removes a group that is left without any data.
-func (g *group) change(f func(l *later)) {
-	var l later
+func (g *group) change(f func(l *deferred)) {
+	var l deferred
 	g.changeLocking(f, &l)
 	for _, call := range l.calls {
 		call()
 	}
 }
 
-func (g *group) changeLocking(f func(l *later), l *later) {
+func (g *group) changeLocking(f func(l *deferred), l *deferred) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	f(l)
-	if g.state == stateEmpty && len(g.promised)+len(g.offsets)+g.committing == 0 {
+	if g.state == stateEmpty && len(g.pending)+len(g.offsets)+g.committing == 0 {
 		g.state = stateDead
 		g.shard.remove(g)
 	}
@@ -120,21 +120,21 @@ func (g *group) checkLocked(memberID string, instance *string) *kerr.Error {
 }
 
 // rebalanceLocked begins a new round: every member has to join again.
-func (g *group) rebalanceLocked(l *later) {
+func (g *group) rebalanceLocked(l *deferred) {
 	for _, m := range g.members {
-		m.unsynced = false
+		m.pendingSync = false
 		g.answerSyncLocked(m, kerr.RebalanceInProgress, l)
 	}
-	g.unsynced = 0
-	last, first := g.round, g.state == stateEmpty && g.co.cfg.InitialRebalanceDelay > 0
+	g.pendingSyncs = 0
+	last, initial := g.round, g.state == stateEmpty && g.co.cfg.InitialRebalanceDelay > 0
 	g.state, g.round = statePreparing, g.co.nextRound()
 	l.do(func() { g.co.syncs.CancelForKey(last, nil) })
-	g.awaitJoinsLocked(first, l)
+	g.awaitJoinsLocked(initial, l)
 }
 
 // changedLocked is called after a member was added, removed or changed. It begins another round, or
 // checks the current one, which may have been waiting for this.
-func (g *group) changedLocked(l *later) {
+func (g *group) changedLocked(l *deferred) {
 	if g.state != statePreparing {
 		g.rebalanceLocked(l)
 		return
@@ -144,7 +144,7 @@ func (g *group) changedLocked(l *later) {
 }
 
 // nextGenerationLocked completes the joins: the current members form the new generation.
-func (g *group) nextGenerationLocked(l *later) {
+func (g *group) nextGenerationLocked(l *deferred) {
 	if g.generation++; g.generation < 0 {
 		g.generation = 1 // 2^31 rebalances
 	}
@@ -163,14 +163,14 @@ func (g *group) nextGenerationLocked(l *later) {
 }
 
 // supportsLocked reports whether a member with these protocols can be in the group, as a
-// replacement of inPlaceOf or, if that is nil, in addition to all members. All members must have
+// replacement of replaced or, if that is nil, in addition to all members. All members must have
 // one protocol in common.
-func (g *group) supportsLocked(protocolType string, protocols []memberProtocol, inPlaceOf *member) bool {
+func (g *group) supportsLocked(protocolType string, protocols []memberProtocol, replaced *member) bool {
 	if protocolType == "" || len(protocols) == 0 {
 		return false
 	}
 	others := len(g.members)
-	if inPlaceOf != nil {
+	if replaced != nil {
 		others--
 	}
 	if others == 0 {
@@ -178,7 +178,7 @@ func (g *group) supportsLocked(protocolType string, protocols []memberProtocol, 
 	}
 	return protocolType == g.protocolType && slices.ContainsFunc(protocols, func(p memberProtocol) bool {
 		n := g.supported[p.name]
-		if inPlaceOf != nil && inPlaceOf.knows(p.name) {
+		if replaced != nil && replaced.supports(p.name) {
 			n--
 		}
 		return n == others
@@ -236,18 +236,18 @@ func (g *group) rebalanceTimeoutLocked() (longest time.Duration) {
 }
 
 // abandonLocked ends the group on this broker. Another coordinator continues it from the log.
-func (g *group) abandonLocked(l *later) {
+func (g *group) abandonLocked(l *deferred) {
 	if g.state == stateDead {
 		return
 	}
 	for _, m := range g.listLocked() {
 		g.dropLocked(m, purgatory.Closed, kerr.NotCoordinator, l)
 	}
-	for id := range g.promised {
-		g.breakPromiseLocked(id, l)
+	for id := range g.pending {
+		g.removePendingLocked(id, l)
 	}
 	for _, o := range g.offsets {
-		g.co.offsetBytes.give(o.size)
+		g.co.offsetBytes.release(o.size)
 	}
 	g.offsets = nil
 	g.state = stateDead

@@ -35,14 +35,14 @@ import (
 // the group's state at that time. So each group has at most one in the queue, whatever happens in
 // between: a record can have megabytes, and is not charged to any budget.
 type groupWrite struct {
-	g       *group
-	emptied bool     // the group has had no members since it was last written; guarded by g.mu
-	round   round    // the round whose members the record has; 0: it has none
-	taken   []string // members whose take-over waits for this record
+	g        *group
+	emptied  bool     // the group has had no members since it was last written; guarded by g.mu
+	round    round    // the round whose members the record has; 0: it has none
+	replaced []string // members whose take-over waits for this record
 }
 
 // writeLocked queues a write of the group's record, unless a queued one will include the change.
-func (g *group) writeLocked(l *later) {
+func (g *group) writeLocked(l *deferred) {
 	if g.unwritten != nil {
 		return
 	}
@@ -71,7 +71,7 @@ func (w *groupWrite) records() []log.Record {
 	if g.state == stateStable {
 		for _, m := range g.members {
 			if m.join != nil {
-				w.taken = append(w.taken, m.id)
+				w.replaced = append(w.replaced, m.id)
 			}
 		}
 	}
@@ -80,26 +80,26 @@ func (w *groupWrite) records() []log.Record {
 
 // ended is called when the log has the record, or its write has failed, or it was not made.
 func (w *groupWrite) ended(_ int64, err *kerr.Error) {
-	w.g.change(func(l *later) {
+	w.g.change(func(l *deferred) {
 		switch g := w.g; {
 		case g.round != w.round: // the group has begun another round
 		case g.state == stateCompleting:
 			g.storedLocked(err, l)
 		case g.state == stateStable:
-			g.takenOverLocked(w.taken, err, l)
+			g.tookOverLocked(w.replaced, err, l)
 		}
 	})
 }
 
 // storeLocked queues the generation whose assignment has just arrived.
-func (g *group) storeLocked(l *later) {
+func (g *group) storeLocked(l *deferred) {
 	g.storing = g.round
 	g.writeLocked(l)
 }
 
 // storedLocked makes the group stable, and answers the members that wait. If the log does not have
 // the record, no member knows the assignment: it is void.
-func (g *group) storedLocked(err *kerr.Error, l *later) {
+func (g *group) storedLocked(err *kerr.Error, l *deferred) {
 	if err != nil {
 		for _, m := range g.listLocked() {
 			g.answerSyncLocked(m, storeError(err), l)
@@ -129,7 +129,7 @@ func storeError(err *kerr.Error) *kerr.Error {
 
 // saveEmptyLocked queues a record without members. No request waits for it: if it is lost, the next
 // coordinator knows members that have left, and drops them when their sessions end.
-func (g *group) saveEmptyLocked(l *later) {
+func (g *group) saveEmptyLocked(l *deferred) {
 	g.writeLocked(l)
 	g.unwritten.emptied = true
 }
@@ -167,28 +167,28 @@ func (g *group) restoreMember(vm *kmsg.GroupMetadataValueMember) {
 	session = min(max(session, cfg.MinSession), cfg.MaxSession)
 	m := &member{
 		id: vm.MemberID, instance: vm.InstanceID, arrival: g.co.arrivals.Add(1), host: vm.ClientHost,
-		session:    session,
-		rebalance:  cfg.rebalanceTimeout(time.Duration(vm.RebalanceTimeoutMillis)*time.Millisecond, session),
-		protocols:  []memberProtocol{{g.protocol, vm.Subscription}},
-		size:       memberOverhead + int64(len(vm.MemberID)+len(g.protocol)+len(vm.Subscription)),
-		assignment: vm.Assignment,
-		room:       int64(len(vm.Assignment)),
-		seenAt:     time.Now(), // resume sets it again: the shard may open later, or never
+		session:        session,
+		rebalance:      cfg.rebalanceTimeout(time.Duration(vm.RebalanceTimeoutMillis)*time.Millisecond, session),
+		protocols:      []memberProtocol{{g.protocol, vm.Subscription}},
+		size:           memberOverhead + int64(len(vm.MemberID)+len(g.protocol)+len(vm.Subscription)),
+		assignment:     vm.Assignment,
+		assignmentSize: int64(len(vm.Assignment)),
+		lastHeartbeat:  time.Now(), // resume sets it again: the shard may open later, or never
 	}
 	if vm.InstanceID != nil {
 		m.size += int64(len(*vm.InstanceID))
 	}
-	g.co.memberBytes.used.Add(m.size + m.room) // also beyond the limit: the broker has accepted them
+	g.co.memberBytes.used.Add(m.size + m.assignmentSize) // also beyond the limit: the broker has accepted them
 	g.supported[g.protocol]++
-	g.enterLocked(m)
+	g.insertLocked(m)
 }
 
 // resume starts the sessions of a group that was read from the log: each member has a full session
 // timeout to send a heartbeat.
 func (g *group) resume() {
-	g.change(func(l *later) {
+	g.change(func(l *deferred) {
 		for _, m := range g.members {
-			m.seenAt = time.Now()
+			m.lastHeartbeat = time.Now()
 			g.beginSessionLocked(m, l)
 		}
 	})

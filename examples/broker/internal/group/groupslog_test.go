@@ -271,7 +271,7 @@ func TestRestoredMembersAreAsThoseThatJoin(t *testing.T) {
 		g, cfg := b.group("g"), &b.co.cfg
 		type timeouts struct{ session, rebalance time.Duration }
 		restored := map[string]timeouts{}
-		g.change(func(*later) {
+		g.change(func(*deferred) {
 			require.Equal(t, stateStable, g.state)
 			require.Zero(t, g.generation)
 			require.Equal(t, "a", g.leader, "the one that is named is none of its members")

@@ -44,7 +44,7 @@ func (s *shard) start(groups map[string]*group, size int64) bool {
 
 // read builds the groups that a log has, and returns the log's size in bytes.
 func (s *shard) read(batches [][]byte) (groups map[string]*group, size int64) {
-	kept := newKept()
+	kept := newLiveRecords()
 	for _, raw := range batches {
 		size += int64(len(raw))
 		log.EachRecord(raw, kept.record)
@@ -67,41 +67,41 @@ func (s *shard) read(batches [][]byte) (groups map[string]*group, size int64) {
 	return groups, size
 }
 
-// kept is the live content of a log.
-type kept struct {
+// liveRecords is the live content of a log.
+type liveRecords struct {
 	offsets map[string]map[offsetKey]committedOffset
 	groups  map[string]*kmsg.GroupMetadataValue
 }
 
-func newKept() kept {
-	return kept{map[string]map[offsetKey]committedOffset{}, map[string]*kmsg.GroupMetadataValue{}}
+func newLiveRecords() liveRecords {
+	return liveRecords{map[string]map[offsetKey]committedOffset{}, map[string]*kmsg.GroupMetadataValue{}}
 }
 
 // record applies one record of the log.
-func (kept kept) record(at int64, key, value []byte) {
+func (kept liveRecords) record(at int64, key, value []byte) {
 	if id, ok := groupOf(key); ok {
 		kept.group(id, value)
 		return
 	}
 	var k kmsg.OffsetCommitKey
-	if readable(key, offsetKeyVersion) && k.ReadFrom(key) == nil {
+	if isKnownVersion(key, offsetKeyVersion) && k.ReadFrom(key) == nil {
 		kept.offset(&k, at, value)
 	} // other keys are Kafka's, of neither kind
 }
 
-func (kept kept) group(id string, value []byte) {
+func (kept liveRecords) group(id string, value []byte) {
 	v := new(kmsg.GroupMetadataValue)
 	switch {
 	case value == nil:
 		delete(kept.groups, id)
-	case readable(value, groupValueVersion) && membersFit(value) && v.ReadFrom(slices.Clone(value)) == nil: // cloned, because the members retain parts of it
+	case isKnownVersion(value, groupValueVersion) && membersFit(value) && v.ReadFrom(slices.Clone(value)) == nil: // cloned, because the members retain parts of it
 		kept.groups[id] = v
 	}
 }
 
-// leastMember is the minimum encoded size of a member in a group's record: 2 bytes for each of
+// minMember is the minimum encoded size of a member in a group's record: 2 bytes for each of
 // three strings, 4 for a timeout and for each of two byte slices, in version 0.
-const leastMember = 18
+const minMember = 18
 
 // membersFit reports whether a group's record can have as many members as it claims. kmsg would
 // allocate more than a hundred bytes for each member, if the record has one byte for each.
@@ -116,10 +116,10 @@ func membersFit(value []byte) bool {
 		r.Int64() // time
 	}
 	members := int(r.ArrayLen())
-	return r.Ok() && members <= len(r.Src)/leastMember
+	return r.Ok() && members <= len(r.Src)/minMember
 }
 
-func (kept kept) offset(k *kmsg.OffsetCommitKey, at int64, value []byte) {
+func (kept liveRecords) offset(k *kmsg.OffsetCommitKey, at int64, value []byte) {
 	of := kept.offsets[k.Group]
 	name := offsetKey{k.Topic, k.Partition}
 	if value == nil {
@@ -130,7 +130,7 @@ func (kept kept) offset(k *kmsg.OffsetCommitKey, at int64, value []byte) {
 		return
 	}
 	var v kmsg.OffsetCommitValue
-	if !readable(value, offsetValueVersion) || v.ReadFrom(value) != nil {
+	if !isKnownVersion(value, offsetValueVersion) || v.ReadFrom(value) != nil {
 		return
 	}
 	if of == nil {

@@ -23,14 +23,14 @@ type member struct {
 	rebalance time.Duration // the longest time it needs to join again
 	protocols []memberProtocol
 
-	size       int64  // charged to memberBytes for the data of its join
-	assignment []byte // of this generation; set once the leader has synced
-	room       int64  // charged to memberBytes for the latest assignment: of this generation, or of the one before
-	seenAt     time.Time
+	size           int64  // charged to memberBytes for the data of its join
+	assignment     []byte // of this generation; set once the leader has synced
+	assignmentSize int64  // charged to memberBytes for the latest assignment: of this generation, or of the one before
+	lastHeartbeat  time.Time
 
-	join     *joinRequest // parked; nil: none
-	sync     *syncRequest // parked; nil: none
-	unsynced bool         // it has the join response of this generation and has not synced yet
+	join        *joinRequest // parked; nil: none
+	sync        *syncRequest // parked; nil: none
+	pendingSync bool         // it has the join response of this generation and has not synced yet
 }
 
 // memberProtocol is an assignment protocol that a member knows.
@@ -43,10 +43,10 @@ func (p memberProtocol) equal(q memberProtocol) bool {
 	return p.name == q.name && bytes.Equal(p.metadata, q.metadata)
 }
 
-// promisedMember is an id that was given to a client, which is expected to join with it.
-type promisedMember struct {
-	givenAt time.Time
-	session time.Duration
+// pendingMember is an id that was given to a client, which is expected to join with it.
+type pendingMember struct {
+	issuedAt time.Time
+	session  time.Duration
 }
 
 // memberOverhead is charged for each member, and for each id given out, in addition to the bytes
@@ -70,7 +70,7 @@ func newMemberID(instance *string) string {
 	return name + "-" + hex.EncodeToString(unique[:])
 }
 
-func (m *member) knows(protocol string) bool {
+func (m *member) supports(protocol string) bool {
 	return slices.ContainsFunc(m.protocols, func(p memberProtocol) bool { return p.name == protocol })
 }
 
@@ -86,23 +86,23 @@ func (m *member) metadata(protocol string) []byte {
 
 // addLocked makes a client a member, with its join parked. It returns false if there is no
 // capacity.
-func (g *group) addLocked(id string, j *joinRequest, l *later) bool {
-	if !g.co.memberBytes.take(j.size) {
+func (g *group) addLocked(id string, j *joinRequest, l *deferred) bool {
+	if !g.co.memberBytes.acquire(j.size) {
 		return false
 	}
 	if len(g.members) == 0 {
 		g.protocolType = j.protocolType
 	}
-	g.enterLocked(&member{id: id, instance: j.instance, arrival: g.co.arrivals.Add(1)})
+	g.insertLocked(&member{id: id, instance: j.instance, arrival: g.co.arrivals.Add(1)})
 	m := g.members[id]
-	g.takeRequestLocked(m, j)
+	g.applyJoinLocked(m, j)
 	g.parkJoinLocked(m, j, l)
-	g.cameAt = m.seenAt
+	g.lastJoin = m.lastHeartbeat
 	return true
 }
 
-// enterLocked adds a member to the group's maps.
-func (g *group) enterLocked(m *member) {
+// insertLocked adds a member to the group's maps.
+func (g *group) insertLocked(m *member) {
 	g.members[m.id] = m
 	if m.instance != nil {
 		g.instances[*m.instance] = m
@@ -115,21 +115,21 @@ func (g *group) updateLocked(m *member, j *joinRequest) bool {
 	if !g.co.memberBytes.resize(m.size, j.size) {
 		return false
 	}
-	g.forgetRequestLocked(m)
-	g.takeRequestLocked(m, j)
+	g.revertJoinLocked(m)
+	g.applyJoinLocked(m, j)
 	return true
 }
 
-// takeRequestLocked fills in the data of a join, whose capacity is already charged.
-func (g *group) takeRequestLocked(m *member, j *joinRequest) {
+// applyJoinLocked fills in the data of a join, whose capacity is already charged.
+func (g *group) applyJoinLocked(m *member, j *joinRequest) {
 	m.size, m.host, m.session, m.rebalance, m.protocols = j.size, j.host, j.session, j.rebalance, j.protocols
 	for _, p := range m.protocols {
 		g.supported[p.name]++
 	}
 }
 
-// forgetRequestLocked reverts takeRequestLocked. The caller returns the capacity.
-func (g *group) forgetRequestLocked(m *member) {
+// revertJoinLocked reverts applyJoinLocked. The caller returns the capacity.
+func (g *group) revertJoinLocked(m *member) {
 	for _, p := range m.protocols {
 		if g.supported[p.name]--; g.supported[p.name] == 0 {
 			delete(g.supported, p.name)
@@ -141,26 +141,26 @@ func (g *group) forgetRequestLocked(m *member) {
 func (g *group) assignLocked(assigned map[string][]byte) bool {
 	var from, to int64
 	for id, m := range g.members {
-		from += m.room
+		from += m.assignmentSize
 		to += int64(len(assigned[id]))
 	}
 	if !g.co.memberBytes.resize(from, to) {
 		return false
 	}
 	for id, m := range g.members {
-		m.assignment, m.room = slices.Clone(assigned[id]), int64(len(assigned[id])) // cloned, because the bytes belong to the connection
+		m.assignment, m.assignmentSize = slices.Clone(assigned[id]), int64(len(assigned[id])) // cloned, because the bytes belong to the connection
 	}
 	return true
 }
 
 // dropLocked removes a member. It answers the member's parked requests with why, and ends its
 // session with outcome. Afterwards the caller begins another round, unless the group is joining
-// anyway or ends; a round resets unsynced, so dropLocked does not update it.
-func (g *group) dropLocked(m *member, outcome purgatory.Outcome, why *kerr.Error, l *later) {
+// anyway or ends; a round resets pendingSync, so dropLocked does not update it.
+func (g *group) dropLocked(m *member, outcome purgatory.Outcome, why *kerr.Error, l *deferred) {
 	g.refuseJoinLocked(m, why, l)
 	g.answerSyncLocked(m, why, l)
-	g.forgetRequestLocked(m)
-	g.co.memberBytes.give(m.size + m.room)
+	g.revertJoinLocked(m)
+	g.co.memberBytes.release(m.size + m.assignmentSize)
 	delete(g.members, m.id)
 	if m.instance != nil && g.instances[*m.instance] == m {
 		delete(g.instances, *m.instance)

@@ -78,7 +78,7 @@ func TestLateWatch(t *testing.T) {
 		join := b.send(kafkatest.Join(9, "g", b.newID("g")))
 		join.requireParked()
 		g, now := b.group("g"), time.Now()
-		(&delayedJoin{g: g, round: g.round - 1, first: true, begunAt: now}).watch(time.Hour)
+		(&delayedJoin{g: g, round: g.round - 1, initial: true, start: now}).watch(time.Hour)
 		(&delayedSync{g: g, round: g.round}).watch(time.Hour)
 		require.Equal(t, 1, b.co.joins.Len())
 		require.Zero(t, b.co.syncs.Len())
@@ -86,13 +86,13 @@ func TestLateWatch(t *testing.T) {
 
 		b.pass(time.Second)
 		answered[*kmsg.JoinGroupResponse](join) // the member has not synced
-		(&delayedJoin{g: g, round: g.round, begunAt: now}).watch(time.Hour)
+		(&delayedJoin{g: g, round: g.round, start: now}).watch(time.Hour)
 		(&delayedSync{g: g, round: g.round - 1}).watch(time.Hour)
 		require.Zero(t, b.co.joins.Len())
 		require.Equal(t, 1, b.co.syncs.Len())
 
 		b.co.Resign(0, 2)
-		(&delayedJoin{g: g, round: g.round, begunAt: now}).watch(time.Hour)
+		(&delayedJoin{g: g, round: g.round, start: now}).watch(time.Hour)
 		(&delayedSync{g: g, round: g.round}).watch(time.Hour)
 		require.Zero(t, b.co.joins.Len()+b.co.syncs.Len())
 	})

@@ -64,7 +64,7 @@ func TestNamesAreBounded(t *testing.T) {
 func TestGroupRecordWithoutItsMembers(t *testing.T) {
 	for version := int16(0); version <= groupValueVersion; version++ {
 		least := kmsg.GroupMetadataValue{Version: version, Members: make([]kmsg.GroupMetadataValueMember, 1000)}
-		kept := newKept()
+		kept := newLiveRecords()
 		kept.group("least", least.AppendTo(nil))
 		require.Len(t, kept.groups["least"].Members, 1000, "version %d", version)
 

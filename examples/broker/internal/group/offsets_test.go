@@ -81,7 +81,7 @@ func TestCommitsAreWrittenInTheGroupsOrder(t *testing.T) {
 			q := s.req.(*kmsg.OffsetCommitRequest)
 			m := newCommit(b.co, q, s)
 			m.g = g
-			return g.hold(func(l *later) { require.Nil(t, g.commitLocked(q, m, l)) })
+			return g.hold(func(l *deferred) { require.Nil(t, g.commitLocked(q, m, l)) })
 		}
 		first, second := hold(2), hold(3)
 		second()
@@ -306,7 +306,7 @@ func TestCompactionKeepsTheLogShort(t *testing.T) {
 func TestWritesKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	inBench(t, func(b *bench) {
-		s := b.co.led()[0]
+		s := b.co.ledShards()[0]
 		var order []string
 		done := func(name string) func(int64, *kerr.Error) {
 			return func(first int64, err *kerr.Error) {

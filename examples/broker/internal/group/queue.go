@@ -39,20 +39,20 @@ type write struct {
 	done     func(first int64, err *kerr.Error)
 
 	// Owned by the goroutine whose turn it is, then by the batch in flight.
-	begun bool
-	left  [][]byte    // batches that are not appended yet
-	first int64       // offset of the first record; -1: not known yet
-	err   *kerr.Error // why the rest is not appended
+	encoded   bool
+	remaining [][]byte    // batches that are not appended yet
+	first     int64       // offset of the first record; -1: not known yet
+	err       *kerr.Error // why the rest is not appended
 }
 
 // writeQueue is a shard's queue. The shard's lock guards it.
 type writeQueue struct {
-	queue      []*write
-	working    bool  // a goroutine takes from the queue
-	underWay   int   // batches appended and not yet done
-	grown      int64 // bytes written since the last snapshot
-	snapshot   int64 // bytes of the last snapshot
-	compacting bool
+	queue         []*write
+	working       bool  // a goroutine takes from the queue
+	inFlight      int   // batches appended and not yet done
+	sinceSnapshot int64 // bytes written since the last snapshot
+	snapshotSize  int64 // bytes of the last snapshot
+	compacting    bool
 }
 
 // write queues a write. It calls done once, with no lock held, when all in-sync replicas have the
@@ -78,17 +78,17 @@ func (s *shard) work(w *write) {
 		w.done(-1, kerr.NotLeaderForPartition)
 		return
 	}
-	s.takeTurns()
+	s.drainQueue()
 }
 
-// takeTurns appends the queued writes, unless another goroutine does.
-func (s *shard) takeTurns() {
+// drainQueue appends the queued writes, unless another goroutine does.
+func (s *shard) drainQueue() {
 	for {
 		w := s.nextWrite()
 		if w == nil {
 			return
 		}
-		if !w.begun {
+		if !w.encoded {
 			s.begin(w)
 		}
 		s.append(w)
@@ -103,7 +103,7 @@ func (s *shard) nextWrite() *write {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := &s.writes
-	if q.working || len(q.queue) == 0 || q.queue[0].barrier && q.underWay > 0 {
+	if q.working || len(q.queue) == 0 || q.queue[0].barrier && q.inFlight > 0 {
 		return nil
 	}
 	w := q.queue[0]
@@ -125,28 +125,28 @@ func (s *shard) begin(w *write) {
 		w.records = w.make()
 	}
 	var size int64
-	w.left, size = s.batches(w.records)
-	w.begun, w.first, w.records = true, -1, nil
+	w.remaining, size = s.batches(w.records)
+	w.encoded, w.first, w.records = true, -1, nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.snapshot {
-		s.writes.grown, s.writes.snapshot = 0, size
+		s.writes.sinceSnapshot, s.writes.snapshotSize = 0, size
 	} else {
-		s.writes.grown += size
+		s.writes.sinceSnapshot += size
 	}
 }
 
 // append passes a write's next batch to the log. The last batch calls done; while there are more,
 // the write is back in the queue, whose next turn or end calls it.
 func (s *shard) append(w *write) {
-	if len(w.left) == 0 || w.err != nil {
+	if len(w.remaining) == 0 || w.err != nil {
 		w.done(w.first, w.err)
 		return
 	}
-	batch := w.left[0]
-	w.left[0] = nil
-	w.left = w.left[1:]
-	last := len(w.left) == 0
+	batch := w.remaining[0]
+	w.remaining[0] = nil
+	w.remaining = w.remaining[1:]
+	last := len(w.remaining) == 0
 	if !s.appending(w, last) {
 		w.done(-1, kerr.NotLeaderForPartition)
 		return
@@ -171,7 +171,7 @@ func (s *shard) appending(w *write, last bool) bool {
 		return false
 	}
 	q := &s.writes
-	q.underWay++
+	q.inFlight++
 	if !last {
 		w.barrier = true
 		q.queue = slices.Insert(q.queue, 0, w)
@@ -182,9 +182,9 @@ func (s *shard) appending(w *write, last bool) bool {
 // batchDone is called after a batch has taken effect. A barrier may be waiting for it.
 func (s *shard) batchDone() {
 	s.mu.Lock()
-	s.writes.underWay--
+	s.writes.inFlight--
 	s.mu.Unlock()
-	s.takeTurns()
+	s.drainQueue()
 }
 
 // batches packs records into batches of at most MaxBatch bytes; a larger record gets its own batch.

@@ -75,12 +75,12 @@ func (g *group) recordLocked(members bool) log.Record {
 // groupOf returns the group's id, if the key is that of a group record.
 func groupOf(key []byte) (id string, ok bool) {
 	var k kmsg.GroupMetadataKey
-	ok = readable(key, groupKeyVersion) && k.ReadFrom(key) == nil && k.Version == groupKeyVersion
+	ok = isKnownVersion(key, groupKeyVersion) && k.ReadFrom(key) == nil && k.Version == groupKeyVersion
 	return k.Group, ok
 }
 
-// readable reports whether this package knows the version of a key or value. kmsg must not get
+// isKnownVersion reports whether this package knows the version of a key or value. kmsg must not get
 // others: it spins on some that are malformed.
-func readable(b []byte, newest uint16) bool {
+func isKnownVersion(b []byte, newest uint16) bool {
 	return len(b) >= 2 && binary.BigEndian.Uint16(b) <= newest
 }

@@ -72,7 +72,7 @@ func TestSessionEndsDuringAHeartbeat(t *testing.T) {
 		ids, generation := b.stableGroup("g", 1, kafkatest.WithSession(time.Second))
 		b.pass(900 * time.Millisecond)
 		g := b.group("g")
-		postpone := g.hold(func(l *later) { require.Nil(t, g.heartbeatLocked(kafkatest.Heartbeat("g", generation, ids[0]), l)) })
+		postpone := g.hold(func(l *deferred) { require.Nil(t, g.heartbeatLocked(kafkatest.Heartbeat("g", generation, ids[0]), l)) })
 		b.pass(500 * time.Millisecond)
 		postpone()
 		b.requireHeartbeat(nil, "g", generation, ids[0])
@@ -87,7 +87,7 @@ func TestSessionBeginsDuringAJoin(t *testing.T) {
 		other := b.send(kafkatest.Join(9, "g", b.newID("g")))
 		s := b.unhandled(kafkatest.Join(9, "g", b.newID("g"), kafkatest.WithSession(time.Second)))
 		g := b.group("g")
-		postpone := g.hold(func(l *later) {
+		postpone := g.hold(func(l *deferred) {
 			g.joinLocked(newJoinRequest(&b.co.cfg, s.req.(*kmsg.JoinGroupRequest), "/192.0.2.1", s), l)
 		})
 		b.pass(600 * time.Millisecond)

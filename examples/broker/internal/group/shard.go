@@ -97,7 +97,7 @@ func (s *shard) open(groups map[string]*group, size int64) bool {
 		return false
 	}
 	s.groups, s.loaded = groups, true
-	s.writes.grown = size
+	s.writes.sinceSnapshot = size
 	s.co.groups.Add(int64(len(groups)))
 	return true
 }
@@ -111,7 +111,7 @@ func (s *shard) end() {
 	s.ended, s.groups, s.writes.queue = true, nil, nil
 	s.mu.Unlock()
 	for _, g := range groups {
-		g.change(func(l *later) { g.abandonLocked(l) })
+		g.change(func(l *deferred) { g.abandonLocked(l) })
 	}
 	for _, w := range queued {
 		w.done(-1, kerr.NotLeaderForPartition)

@@ -16,7 +16,7 @@ import (
 // id: the member was restarted. In a stable group that would choose the same protocol again, the
 // group continues unchanged: the client gets the old assignment, once every in-sync replica knows
 // the new id, and the other members do not notice. The old id is fenced at once.
-func (g *group) takeOverLocked(old *member, j *joinRequest, l *later) {
+func (g *group) takeOverLocked(old *member, j *joinRequest, l *deferred) {
 	if !g.updateLocked(old, j) {
 		j.refuse("", kerr.GroupMaxSizeReached, l)
 		return
@@ -33,11 +33,11 @@ func (g *group) takeOverLocked(old *member, j *joinRequest, l *later) {
 	g.writeLocked(l)
 }
 
-// takenOverLocked answers the take-overs that a record in the log has. If the record is not there,
+// tookOverLocked answers the take-overs that a record in the log has. If the record is not there,
 // or may not be, the next coordinator could know the old ids instead of the new ones. The joins
 // then count for the next round, whose generation the log has before any member learns it. A member
 // that was removed, taken over again or answered no longer waits.
-func (g *group) takenOverLocked(ids []string, err *kerr.Error, l *later) {
+func (g *group) tookOverLocked(ids []string, err *kerr.Error, l *deferred) {
 	for _, id := range ids {
 		m := g.members[id]
 		if m == nil || m.join == nil {
@@ -47,11 +47,11 @@ func (g *group) takenOverLocked(ids []string, err *kerr.Error, l *later) {
 			g.rebalanceLocked(l)
 			return
 		}
-		j, resp := m.join, g.joinedLocked(m, m.join.version)
+		j, resp := m.join, g.joinResponseLocked(m, m.join.version)
 		if resp.SkipAssignment = j.version >= 9 && g.leader == m.id; !resp.SkipAssignment {
 			resp.LeaderID, resp.Members = j.formerLeader, nil // not itself, or it would assign partitions that no member learns of
 		}
-		m.join, m.seenAt = nil, time.Now()
+		m.join, m.lastHeartbeat = nil, time.Now()
 		g.joined--
 		g.beginSessionLocked(m, l)
 		l.do(func() { j.reply.Now(resp) })
@@ -59,14 +59,14 @@ func (g *group) takenOverLocked(ids []string, err *kerr.Error, l *later) {
 }
 
 // renameLocked replaces a static member by one with another id and the same slot.
-func (g *group) renameLocked(old *member, id string, l *later) *member {
+func (g *group) renameLocked(old *member, id string, l *deferred) *member {
 	g.refuseJoinLocked(old, kerr.FencedInstanceID, l)
 	g.answerSyncLocked(old, kerr.FencedInstanceID, l)
 	g.endSessionLocked(old, purgatory.Cancelled, l)
 	m := *old
 	m.id = id
 	delete(g.members, old.id)
-	g.enterLocked(&m)
+	g.insertLocked(&m)
 	if g.leader == old.id {
 		g.leader = id
 	}

@@ -18,16 +18,16 @@ type EpochStart struct {
 	Start int64
 }
 
-// noteEpoch adds an epoch if the batch at base is its first.
-func noteEpoch(epochs []EpochStart, epoch int32, base int64) []EpochStart {
+// addEpoch adds an epoch if the batch at base is its first.
+func addEpoch(epochs []EpochStart, epoch int32, base int64) []EpochStart {
 	if n := len(epochs); n > 0 && epochs[n-1].Epoch >= epoch {
 		return epochs
 	}
 	return append(epochs, EpochStart{epoch, base})
 }
 
-// dropEpochs removes the epochs that end before the log starts.
-func dropEpochs(epochs []EpochStart, logStart int64) []EpochStart {
+// dropEpochsBefore removes the epochs that end before the log starts.
+func dropEpochsBefore(epochs []EpochStart, logStart int64) []EpochStart {
 	n := 0
 	for n+1 < len(epochs) && epochs[n+1].Start <= logStart {
 		n++
@@ -35,8 +35,8 @@ func dropEpochs(epochs []EpochStart, logStart int64) []EpochStart {
 	return slices.Delete(epochs, 0, n)
 }
 
-// cutEpochs removes the epochs that begin at or after the log's end.
-func cutEpochs(epochs []EpochStart, logEnd int64) []EpochStart {
+// truncateEpochs removes the epochs that begin at or after the log's end.
+func truncateEpochs(epochs []EpochStart, logEnd int64) []EpochStart {
 	n := sort.Search(len(epochs), func(i int) bool { return epochs[i].Start >= logEnd })
 	return epochs[:n:n]
 }
@@ -65,11 +65,11 @@ func (l *Log) StartOf(epoch int32) int64 {
 
 // CheckEpoch compares the epoch that a client or follower sent with the leader's own. Clients that
 // do not know the epoch send -1.
-func CheckEpoch(believed, epoch int32) *kerr.Error {
+func CheckEpoch(currentEpoch, leaderEpoch int32) *kerr.Error {
 	switch {
-	case believed < 0 || believed == epoch:
+	case currentEpoch < 0 || currentEpoch == leaderEpoch:
 		return nil
-	case believed < epoch:
+	case currentEpoch < leaderEpoch:
 		return kerr.FencedLeaderEpoch
 	default:
 		return kerr.UnknownLeaderEpoch

@@ -32,7 +32,7 @@ type Log struct {
 	start   int64        // log start offset: in the first batch, or next when empty
 	next    int64        // log end offset
 	written int64        // bytes ever appended, without those truncated
-	kept    int64        // bytes of batches, with overhead
+	size    int64        // bytes of batches, with overhead
 }
 
 // Start returns the log's first offset, which may lie inside its first batch.
@@ -41,14 +41,14 @@ func (l *Log) Start() int64 { return l.start }
 // End returns the offset after the last record.
 func (l *Log) End() int64 { return l.next }
 
-// Kept returns the bytes of all batches, including the overhead of each.
-func (l *Log) Kept() int64 { return l.kept }
+// Size returns the bytes of all batches, including the overhead of each.
+func (l *Log) Size() int64 { return l.size }
 
 // Len returns the number of batches.
 func (l *Log) Len() int { return len(l.batches) }
 
-// Beyond returns the bytes of the batches that are not entirely below offset.
-func (l *Log) Beyond(offset int64) int64 {
+// SizeFrom returns the bytes of the batches that are not entirely below offset.
+func (l *Log) SizeFrom(offset int64) int64 {
 	n := l.below(offset)
 	if n == len(l.batches) {
 		return 0
@@ -67,18 +67,18 @@ func (l *Log) Append(raw []byte, epoch, records int32, maxTimestamp int64) (base
 // add stores a batch whose base offset, the log's end, is already set.
 func (l *Log) add(b Batch, epoch int32) {
 	b.position = l.written
-	l.epochs = noteEpoch(l.epochs, epoch, b.Base)
+	l.epochs = addEpoch(l.epochs, epoch, b.Base)
 	l.batches = append(l.batches, b)
 	l.next = b.last + 1
 	l.written += int64(len(b.Raw))
-	l.kept += int64(len(b.Raw)) + batchOverhead
+	l.size += int64(len(b.Raw)) + batchOverhead
 }
 
 var (
 	// ErrNotNext is the error for batches that do not begin at the log's end.
-	ErrNotNext  = errors.New("batch is not the next one")
-	errCutShort = errors.New("batch is cut short")
-	errChecksum = errors.New("batch with a wrong checksum")
+	ErrNotNext   = errors.New("batch is not the next one")
+	errTruncated = errors.New("batch is cut short")
+	errChecksum  = errors.New("batch with a wrong checksum")
 )
 
 // AppendAll takes ownership of raw, batches as their leader stores them, and calls stored with
@@ -86,11 +86,11 @@ var (
 func (l *Log) AppendAll(raw []byte, stored func(*kmsg.RecordBatch)) error {
 	for len(raw) > 0 {
 		if len(raw) < batchHeader {
-			return errCutShort
+			return errTruncated
 		}
 		size := lengthEnd + int64(int32(binary.BigEndian.Uint32(raw[8:])))
 		if size < batchHeader || size > int64(len(raw)) {
-			return errCutShort
+			return errTruncated
 		}
 		var b kmsg.RecordBatch
 		one := raw[:size:size]
@@ -133,7 +133,7 @@ func (l *Log) Each(f func(*kmsg.RecordBatch)) {
 // committed, which a replica may still need. It returns the number of bytes freed.
 func (l *Log) Trim(limit, committed int64) (freed int64) {
 	n := 0
-	for n < len(l.batches)-1 && l.kept-freed > limit && l.batches[n].last < committed {
+	for n < len(l.batches)-1 && l.size-freed > limit && l.batches[n].last < committed {
 		freed += int64(len(l.batches[n].Raw)) + batchOverhead
 		n++
 	}
@@ -144,12 +144,12 @@ func (l *Log) Trim(limit, committed int64) (freed int64) {
 // Expire drops committed batches from the front whose records are all older than before, in ms
 // since 1970. It returns the number of bytes freed.
 func (l *Log) Expire(before, committed int64) (freed int64) {
-	kept, n := l.kept, 0
+	kept, n := l.size, 0
 	for n < len(l.batches) && l.batches[n].MaxTimestamp < before && l.batches[n].last < committed {
 		n++
 	}
 	l.drop(n)
-	return kept - l.kept
+	return kept - l.size
 }
 
 // DeleteBefore moves the log's start up to offset. It drops whole batches, so the start may lie
@@ -158,11 +158,11 @@ func (l *Log) DeleteBefore(offset int64) (freed int64) {
 	if offset <= l.start {
 		return 0
 	}
-	before := l.kept
+	before := l.size
 	l.drop(l.find(offset))
 	l.start = min(offset, l.next)
-	l.epochs = dropEpochs(l.epochs, l.start)
-	return before - l.kept
+	l.epochs = dropEpochsBefore(l.epochs, l.start)
+	return before - l.size
 }
 
 func (l *Log) drop(n int) {
@@ -170,7 +170,7 @@ func (l *Log) drop(n int) {
 		return
 	}
 	for i := range n {
-		l.kept -= int64(len(l.batches[i].Raw)) + batchOverhead
+		l.size -= int64(len(l.batches[i].Raw)) + batchOverhead
 	}
 	clear(l.batches[:n]) // the array remains in use; it must not retain the batches
 	l.batches = l.batches[n:]
@@ -179,7 +179,7 @@ func (l *Log) drop(n int) {
 	} else {
 		l.start = l.next
 	}
-	l.epochs = dropEpochs(l.epochs, l.start)
+	l.epochs = dropEpochsBefore(l.epochs, l.start)
 }
 
 // Truncate drops all batches from the one that holds offset on.
@@ -188,23 +188,23 @@ func (l *Log) Truncate(offset int64) (freed int64) {
 	if n == len(l.batches) {
 		return 0
 	}
-	before := l.kept
+	before := l.size
 	first := l.batches[n]
 	for _, b := range l.batches[n:] {
-		l.kept -= int64(len(b.Raw)) + batchOverhead
+		l.size -= int64(len(b.Raw)) + batchOverhead
 	}
 	l.next, l.written = first.Base, first.position
 	l.start = min(l.start, l.next)
 	clear(l.batches[n:])
 	l.batches = l.batches[:n:n] // readers of the old tail must not see it overwritten
-	l.epochs = cutEpochs(l.epochs, l.next)
-	return before - l.kept
+	l.epochs = truncateEpochs(l.epochs, l.next)
+	return before - l.size
 }
 
-// Restart empties the log and continues it at offset, for a follower whose log no longer overlaps
+// Reset empties the log and continues it at offset, for a follower whose log no longer overlaps
 // its leader's.
-func (l *Log) Restart(offset int64) (freed int64) {
-	freed = l.kept
+func (l *Log) Reset(offset int64) (freed int64) {
+	freed = l.size
 	*l = Log{start: offset, next: offset}
 	return freed
 }
@@ -261,12 +261,12 @@ func (l *Log) below(limit int64) int {
 // Read returns the batches below limit, from the one that holds offset on, as many as fit into room
 // bytes; if atLeastOne is true, the first one even if it does not fit. The caller owns the list:
 // Trim clears entries of batches.
-func (l *Log) Read(offset, limit int64, room int, atLeastOne bool) (raw [][]byte, size int) {
+func (l *Log) Read(offset, limit int64, maxBytes int, atLeastOne bool) (raw [][]byte, size int) {
 	from, end := l.find(offset), l.below(limit)
 	to := from
 	for to < end {
 		n := len(l.batches[to].Raw)
-		if size+n > room && (to > from || !atLeastOne) {
+		if size+n > maxBytes && (to > from || !atLeastOne) {
 			break
 		}
 		size += n

@@ -64,9 +64,9 @@ func TestLogAgainstNaive(t *testing.T) {
 				n.next += int64(count)
 			case 3:
 				limit, committed := rng.Int64N(5000), rng.Int64N(n.next+1)
-				kept := l.kept
+				kept := l.size
 				freed := l.Trim(limit, committed)
-				require.Equal(t, kept-freed, l.kept)
+				require.Equal(t, kept-freed, l.size)
 				for len(n.batches) > 1 && n.sum() > limit && n.batches[0].last < committed {
 					n.dropFirst()
 				}
@@ -75,16 +75,16 @@ func TestLogAgainstNaive(t *testing.T) {
 				if rng.IntN(3) > 0 { // mostly near the start, to keep some batches
 					offset = n.start + rng.Int64N(4)
 				}
-				kept := l.kept
-				require.Equal(t, kept-l.DeleteBefore(offset), l.kept)
+				kept := l.size
+				require.Equal(t, kept-l.DeleteBefore(offset), l.size)
 				for len(n.batches) > 0 && n.batches[0].last < offset {
 					n.dropFirst()
 				}
 				n.start = max(n.start, min(offset, n.next))
 			case 5:
 				offset := max(n.start, n.next-rng.Int64N(6))
-				kept := l.kept
-				require.Equal(t, kept-l.Truncate(offset), l.kept)
+				kept := l.size
+				require.Equal(t, kept-l.Truncate(offset), l.size)
 				for len(n.batches) > 0 && n.batches[len(n.batches)-1].last >= offset {
 					n.next = n.batches[len(n.batches)-1].base
 					n.batches, n.ever = n.batches[:len(n.batches)-1], n.ever[:len(n.ever)-1]
@@ -108,7 +108,7 @@ func TestLogAgainstNaive(t *testing.T) {
 
 // checkRead compares all reading methods.
 func checkRead(t *testing.T, rng *rand.Rand, l *Log, n *naive) {
-	offset, room, one := rng.Int64N(n.next+2), rng.IntN(600), rng.IntN(2) == 0
+	offset, maxBytes, one := rng.Int64N(n.next+2), rng.IntN(600), rng.IntN(2) == 0
 	visible := n.next // like a high watermark, at the end of a batch
 	if len(n.batches) > 0 && rng.IntN(2) == 0 {
 		visible = n.batches[rng.IntN(len(n.batches))].base
@@ -131,13 +131,13 @@ func checkRead(t *testing.T, rng *rand.Rand, l *Log, n *naive) {
 			continue
 		}
 		readable += b.size
-		if full = full || size+b.size > room && (count > 0 || !one); !full {
+		if full = full || size+b.size > maxBytes && (count > 0 || !one); !full {
 			size += b.size
 			count++
 		}
 	}
 	require.Equal(t, int64(readable), l.Readable(offset, visible))
-	got, gotSize := l.Read(offset, visible, room, one)
+	got, gotSize := l.Read(offset, visible, maxBytes, one)
 	require.Len(t, got, count)
 	require.Equal(t, size, gotSize)
 	found, ok := l.ByTime(ts, visible)

@@ -60,8 +60,8 @@ func (s *Producer) Check(b *kmsg.RecordBatch) (base int64, duplicate bool, _ *ke
 	return 0, false, nil
 }
 
-// Take records a batch that Check found new.
-func (s *Producer) Take(b *kmsg.RecordBatch, base int64, now time.Time) {
+// Record records a batch that Check found new.
+func (s *Producer) Record(b *kmsg.RecordBatch, base int64, now time.Time) {
 	if b.ProducerEpoch != s.epoch {
 		s.epoch, s.recent = b.ProducerEpoch, s.recent[:0]
 	}
@@ -84,17 +84,17 @@ type Producers map[int64]*Producer
 // removes those that have been idle for too long, or else the one that has been idle the longest.
 func (p Producers) Add(id int64, limit int, idle time.Duration, now time.Time) *Producer {
 	if len(p) >= limit {
-		quietest, quietestID := now, int64(NoProducer)
+		leastRecent, leastRecentID := now, int64(NoProducer)
 		for id, s := range p {
 			switch {
 			case now.Sub(s.UsedAt) > idle:
 				delete(p, id)
-			case !s.UsedAt.After(quietest):
-				quietest, quietestID = s.UsedAt, id
+			case !s.UsedAt.After(leastRecent):
+				leastRecent, leastRecentID = s.UsedAt, id
 			}
 		}
 		if len(p) >= limit {
-			delete(p, quietestID)
+			delete(p, leastRecentID)
 		}
 	}
 	s := &Producer{epoch: -1, recent: make([]sequenceRange, 0, rememberedBatches)}

@@ -17,8 +17,8 @@ func (l *Log) Verify() error {
 		}
 		kept += int64(len(b.Raw)) + batchOverhead
 	}
-	if kept != l.kept {
-		return fmt.Errorf("%d bytes are kept, not %d", kept, l.kept)
+	if kept != l.size {
+		return fmt.Errorf("%d bytes are kept, not %d", kept, l.size)
 	}
 	if n := len(l.batches); n == 0 {
 		if l.next != l.start {

@@ -44,8 +44,8 @@ type Controller struct {
 
 // session is the session of a live broker. The controller's lock guards it.
 type session struct {
-	of      Incarnation
-	heardAt time.Duration // by the controller's uptime
+	incarnation   Incarnation
+	lastHeartbeat time.Duration // by the controller's uptime
 }
 
 // Incarnation distinguishes a broker from the one that had its id before a restart.
@@ -106,7 +106,7 @@ func (c *Controller) decide(f func(next *Image) (cause string, ok bool)) {
 		c.current.Store(next)
 		close(c.changed)
 		c.changed = make(chan struct{})
-		c.rememberLocked(changes, cause)
+		c.recordLocked(changes, cause)
 	}
 	c.mu.Unlock()
 	if ok {
@@ -121,9 +121,9 @@ type Decision struct {
 	Leaders, InSyncSets int // number of partitions that changed
 }
 
-const remembered = 100
+const maxRecent = 100
 
-func (c *Controller) rememberLocked(changes []change, cause string) {
+func (c *Controller) recordLocked(changes []change, cause string) {
 	d := Decision{At: time.Now(), Cause: cause}
 	for _, x := range changes {
 		if x.before.Leader != x.after.Leader {
@@ -133,7 +133,7 @@ func (c *Controller) rememberLocked(changes []change, cause string) {
 			d.InSyncSets++
 		}
 	}
-	if len(c.recent) == remembered {
+	if len(c.recent) == maxRecent {
 		c.recent = slices.Delete(c.recent, 0, 1)
 	}
 	c.recent = append(c.recent, d)
@@ -169,7 +169,7 @@ func (c *Controller) Register(n Node) (i Incarnation, err error) {
 			return "", false
 		}
 		if _, ok := c.live[n.ID]; ok {
-			c.leaveLocked(next, n.ID) // it may not go on leading the partitions that it led before its restart
+			c.removeBrokerLocked(next, n.ID) // it may not go on leading the partitions that it led before its restart
 		}
 		c.last++
 		i = c.last
@@ -197,12 +197,12 @@ func (c *Controller) Register(n Node) (i Incarnation, err error) {
 func (c *Controller) Heartbeat(id int32, i Incarnation) bool {
 	c.mu.Lock()
 	s := c.live[id]
-	lives := s != nil && s.of == i
-	if lives {
-		s.heardAt = c.uptime.Now()
+	live := s != nil && s.incarnation == i
+	if live {
+		s.lastHeartbeat = c.uptime.Now()
 	}
 	c.mu.Unlock()
-	return lives && c.sessions.Touch(id, c.cfg.BrokerSession) == nil
+	return live && c.sessions.Touch(id, c.cfg.BrokerSession) == nil
 }
 
 // sessionEnded is the expiry function of the sessions. If the controller itself did not run for
@@ -210,8 +210,8 @@ func (c *Controller) Heartbeat(id int32, i Incarnation) bool {
 func (c *Controller) sessionEnded(id int32, i Incarnation) {
 	c.mu.Lock()
 	var silent time.Duration
-	if s := c.live[id]; s != nil && s.of == i {
-		silent = c.uptime.Now() - s.heardAt
+	if s := c.live[id]; s != nil && s.incarnation == i {
+		silent = c.uptime.Now() - s.lastHeartbeat
 		if left := c.cfg.BrokerSession - silent; left > 0 && !c.closed {
 			_ = c.sessions.Set(id, i, max(left, c.cfg.BrokerSession/16)) // fails only during a shutdown
 			c.mu.Unlock()
@@ -241,10 +241,10 @@ func (c *Controller) Close() {
 func (c *Controller) Fence(id int32, i Incarnation, cause string) {
 	fenced := false
 	c.decide(func(next *Image) (string, bool) {
-		if s := c.live[id]; c.closed || s == nil || s.of != i {
+		if s := c.live[id]; c.closed || s == nil || s.incarnation != i {
 			return "", false
 		}
-		c.leaveLocked(next, id)
+		c.removeBrokerLocked(next, id)
 		fenced = true
 		return cause, true
 	})
@@ -253,10 +253,10 @@ func (c *Controller) Fence(id int32, i Incarnation, cause string) {
 	}
 }
 
-// leaveLocked removes a broker from every in-sync set in which it is not the last member. A new
+// removeBrokerLocked removes a broker from every in-sync set in which it is not the last member. A new
 // leader must have every committed record, so a partition whose last in-sync replica leaves waits
 // for it, without a leader.
-func (c *Controller) leaveLocked(next *Image, id int32) {
+func (c *Controller) removeBrokerLocked(next *Image, id int32) {
 	delete(c.live, id)
 	next.Nodes = slices.DeleteFunc(next.Nodes, func(n Node) bool { return n.ID == id })
 	for _, t := range next.ByID {
@@ -282,7 +282,7 @@ func (c *Controller) electLocked(next *Image, key PartitionKey, a Assignment) {
 	was := a.Leader
 	a.Leader = NoLeader
 	for _, id := range a.Replicas {
-		if _, lives := c.live[id]; lives && slices.Contains(a.ISR, id) {
+		if _, live := c.live[id]; live && slices.Contains(a.ISR, id) {
 			a.Leader = id
 			break
 		}
@@ -296,10 +296,10 @@ func (c *Controller) electLocked(next *Image, key PartitionKey, a Assignment) {
 
 // AlterISR is a leader's request to change the in-sync set of its partition. It is refused if the
 // leader, or the assignment that it believes in, is no longer current.
-func (c *Controller) AlterISR(leader int32, key PartitionKey, believed Assignment, isr []int32) (err *kerr.Error) {
+func (c *Controller) AlterISR(leader int32, key PartitionKey, current Assignment, isr []int32) (err *kerr.Error) {
 	c.decide(func(next *Image) (string, bool) {
 		_, a := next.Assignment(key)
-		if err = c.mayAlterLocked(leader, a, believed, isr); err != nil {
+		if err = c.mayAlterLocked(leader, a, current, isr); err != nil {
 			return "", false
 		}
 		changed := *a
@@ -314,17 +314,17 @@ func (c *Controller) AlterISR(leader int32, key PartitionKey, believed Assignmen
 	return err
 }
 
-func (c *Controller) mayAlterLocked(leader int32, a *Assignment, believed Assignment, isr []int32) *kerr.Error {
+func (c *Controller) mayAlterLocked(leader int32, a *Assignment, current Assignment, isr []int32) *kerr.Error {
 	switch {
 	case a == nil:
 		return kerr.UnknownTopicID
-	case c.closed, a.Leader != leader, a.Epoch != believed.Epoch:
+	case c.closed, a.Leader != leader, a.Epoch != current.Epoch:
 		return kerr.FencedLeaderEpoch
-	case a.Version != believed.Version:
+	case a.Version != current.Version:
 		return kerr.InvalidUpdateVersion
 	}
 	for _, id := range isr {
-		if _, lives := c.live[id]; !lives || !slices.Contains(a.Replicas, id) {
+		if _, live := c.live[id]; !live || !slices.Contains(a.Replicas, id) {
 			return kerr.IneligibleReplica
 		}
 	}

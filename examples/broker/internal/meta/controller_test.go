@@ -36,7 +36,7 @@ func started(t *testing.T, n int32) (*Controller, []Incarnation, *bytes.Buffer) 
 func TestSilentBrokerIsFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, live, out := started(t, 3)
-		topic, err := c.Create("t", Shape{Partitions: 3, Replication: 3}, false)
+		topic, err := c.Create("t", TopicSpec{Partitions: 3, Replication: 3}, false)
 		require.Nil(t, err)
 		session := c.cfg.BrokerSession
 		beat := func(ids ...int32) {
@@ -69,10 +69,10 @@ func TestSilentBrokerIsFenced(t *testing.T) {
 		require.Equal(t, "topic t is created", recent[3].Cause)
 		require.Equal(t, []int{1, 3}, []int{recent[4].Leaders, recent[4].InSyncSets})
 		require.Contains(t, recent[4].Cause, "broker 2 was silent")
-		for range 2 * remembered {
+		for range 2 * maxRecent {
 			live[0], _ = c.Register(Node{ID: 0})
 		}
-		require.Len(t, c.Recent(), remembered)
+		require.Len(t, c.Recent(), maxRecent)
 	})
 }
 
@@ -103,7 +103,7 @@ func TestImagesDoNotChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, live, _ := started(t, 3)
 		for _, name := range []string{"a", "b"} {
-			_, err := c.Create(name, Shape{Partitions: 4, Replication: map[string]int16{"a": 3, "b": 1}[name]}, false)
+			_, err := c.Create(name, TopicSpec{Partitions: 4, Replication: map[string]int16{"a": 3, "b": 1}[name]}, false)
 			require.Nil(t, err)
 		}
 		before := c.Image()

@@ -22,7 +22,7 @@ type Image struct {
 
 	// Only used until the image is published.
 
-	own     map[TopicID]bool // topics that only this image holds, so they may be changed
+	owned   map[TopicID]bool // topics that only this image holds, so they may be changed
 	changes []change
 }
 
@@ -59,7 +59,7 @@ type Settings struct {
 	RetentionTime time.Duration     // 0: unlimited
 	MinISR        int32             // in-sync replicas that acks=all requires
 	MaxBatch      int               // bytes of a batch; 0: the broker's limit
-	Noted         map[string]string // Kafka settings that have no effect here; immutable
+	Ignored       map[string]string // Kafka settings that have no effect here; immutable
 }
 
 // Assignment is the placement and leadership of a partition. It is immutable.
@@ -123,7 +123,7 @@ func (i *Image) next() *Image {
 		ByName:     maps.Clone(i.ByName),
 		ByID:       maps.Clone(i.ByID),
 		partitions: i.partitions,
-		own:        map[TopicID]bool{},
+		owned:      map[TopicID]bool{},
 	}
 }
 
@@ -151,12 +151,12 @@ func (i *Image) remove(id TopicID) {
 // because earlier images share them.
 func (i *Image) reassign(key PartitionKey, a Assignment) {
 	t := i.ByID[key.Topic]
-	if !i.own[key.Topic] {
+	if !i.owned[key.Topic] {
 		changed := *t
 		changed.Partitions = slices.Clone(t.Partitions)
 		t = &changed
 		i.ByName[t.Name], i.ByID[t.ID] = t, t
-		i.own[key.Topic] = true
+		i.owned[key.Topic] = true
 	}
 	before := t.Partitions[key.Index]
 	a.Version = before.Version + 1

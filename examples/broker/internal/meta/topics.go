@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// Shape is the requested shape of a topic. Zero and -1 mean the defaults.
-type Shape struct {
+// TopicSpec is the requested partitions, replicas and settings of a topic. Zero and -1 mean the defaults.
+type TopicSpec struct {
 	Partitions  int32
 	Replication int16
 	Internal    bool
@@ -19,8 +19,8 @@ type Shape struct {
 
 // Create creates a topic. With validateOnly it returns the topic that it would create, and changes
 // nothing.
-func (c *Controller) Create(name string, shape Shape, validateOnly bool) (made *Topic, err *kerr.Error) {
-	if !ValidTopicName(name) || name == OffsetsTopic && !shape.Internal { // which only the coordinators create
+func (c *Controller) Create(name string, spec TopicSpec, validateOnly bool) (made *Topic, err *kerr.Error) {
+	if !ValidTopicName(name) || name == OffsetsTopic && !spec.Internal { // which only the coordinators create
 		return nil, kerr.InvalidTopicException
 	}
 	c.decide(func(next *Image) (string, bool) {
@@ -29,14 +29,14 @@ func (c *Controller) Create(name string, shape Shape, validateOnly bool) (made *
 			return "", false
 		}
 		var replicas [][]int32
-		if replicas, err = c.placeLocked(shape); err != nil {
+		if replicas, err = c.placeLocked(spec); err != nil {
 			return "", false
 		}
 		if len(next.ByName) >= c.cfg.MaxTopics || next.partitions+len(replicas) > c.cfg.MaxPartitions {
 			err = kerr.PolicyViolation
 			return "", false
 		}
-		made = &Topic{Name: name, Internal: shape.Internal, Settings: shape.Settings}
+		made = &Topic{Name: name, Internal: spec.Internal, Settings: spec.Settings}
 		c.fillIn(&made.Settings, len(replicas[0]))
 		for _, ids := range replicas {
 			made.Partitions = append(made.Partitions, Assignment{Replicas: ids, ISR: ids, Leader: ids[0]})
@@ -97,8 +97,8 @@ func (c *Controller) Grow(name string, count int32, replicas [][]int32, validate
 			return "", false
 		}
 		more, each := int(count)-len(t.Partitions), len(t.Partitions[0].Replicas)
-		shape := Shape{Partitions: int32(more), Replication: int16(each), Replicas: replicas}
-		if replicas, err = c.placeLocked(shape); err == nil && (len(replicas[0]) != each || next.partitions+more > c.cfg.MaxPartitions) {
+		spec := TopicSpec{Partitions: int32(more), Replication: int16(each), Replicas: replicas}
+		if replicas, err = c.placeLocked(spec); err == nil && (len(replicas[0]) != each || next.partitions+more > c.cfg.MaxPartitions) {
 			err = kerr.PolicyViolation
 		}
 		if err != nil {
@@ -122,12 +122,12 @@ func (c *Controller) Grow(name string, count int32, replicas [][]int32, validate
 
 // placeLocked chooses each partition's replicas from the live brokers round-robin, so that each one
 // leads and follows equally often.
-func (c *Controller) placeLocked(shape Shape) ([][]int32, *kerr.Error) {
+func (c *Controller) placeLocked(spec TopicSpec) ([][]int32, *kerr.Error) {
 	nodes := c.Image().Nodes
-	if shape.Replicas != nil {
-		return shape.Replicas, c.checkReplicasLocked(shape.Replicas)
+	if spec.Replicas != nil {
+		return spec.Replicas, c.checkReplicasLocked(spec.Replicas)
 	}
-	partitions, replication := shape.Partitions, shape.Replication
+	partitions, replication := spec.Partitions, spec.Replication
 	if partitions == -1 {
 		partitions = c.cfg.DefaultPartitions
 	}
@@ -158,7 +158,7 @@ func (c *Controller) checkReplicasLocked(replicas [][]int32) *kerr.Error {
 			return kerr.InvalidReplicaAssignment
 		}
 		for i, id := range ids {
-			if _, lives := c.live[id]; !lives || slices.Contains(ids[:i], id) {
+			if _, live := c.live[id]; !live || slices.Contains(ids[:i], id) {
 				return kerr.InvalidReplicaAssignment
 			}
 		}
@@ -174,7 +174,7 @@ func (c *Controller) CreateOffsetsTopic() *kerr.Error {
 	if c.Image().ByName[OffsetsTopic] != nil {
 		return nil
 	}
-	_, err := c.Create(OffsetsTopic, Shape{Partitions: c.cfg.OffsetsPartitions, Replication: -1, Internal: true}, false)
+	_, err := c.Create(OffsetsTopic, TopicSpec{Partitions: c.cfg.OffsetsPartitions, Replication: -1, Internal: true}, false)
 	if err == kerr.TopicAlreadyExists {
 		return nil
 	}

@@ -32,29 +32,29 @@ func (p *Partition) followsLocked(epoch int32) bool {
 	return !p.closed && !p.leading && p.assigned.Epoch == epoch
 }
 
-// Take appends the leader's batches, adopts its high watermark, and drops the records before its
+// AppendFetched appends the leader's batches, adopts its high watermark, and drops the records before its
 // log start. It returns an error at the first malformed batch, and keeps the batches before it.
-func (p *Partition) Take(epoch int32, batches []byte, hw, leaderStart int64) error {
+func (p *Partition) AppendFetched(epoch int32, batches []byte, hw, leaderStart int64) error {
 	own := append([]byte(nil), batches...) // one copy: they are dropped at nearly the same time
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.followsLocked(epoch) {
 		return nil // a late response
 	}
-	before, now := p.log.Kept(), time.Now()
-	err := p.log.AppendAll(own, func(b *kmsg.RecordBatch) { p.noteProducerLocked(b, now) })
+	before, now := p.log.Size(), time.Now()
+	err := p.log.AppendAll(own, func(b *kmsg.RecordBatch) { p.recordProducerLocked(b, now) })
 	if known := min(hw, p.log.End()); known > p.hw {
 		p.hw, p.committedAt = known, now
 	}
 	p.log.DeleteBefore(min(leaderStart, p.hw))
 	p.trimLocked(p.topic.Retention)
-	p.sum.Add(p.log.Kept() - before)
+	p.sum.Add(p.log.Size() - before)
 	return err
 }
 
-// noteProducerLocked records a batch's sequence, as its leader does: this replica may become the
+// recordProducerLocked records a batch's sequence, as its leader does: this replica may become the
 // leader and must then recognize duplicates.
-func (p *Partition) noteProducerLocked(b *kmsg.RecordBatch, now time.Time) {
+func (p *Partition) recordProducerLocked(b *kmsg.RecordBatch, now time.Time) {
 	if b.ProducerID < 0 {
 		return
 	}
@@ -62,7 +62,7 @@ func (p *Partition) noteProducerLocked(b *kmsg.RecordBatch, now time.Time) {
 	if producer == nil {
 		producer = p.producers.Add(b.ProducerID, p.cfg.MaxProducers, p.cfg.ProducerIdle, now)
 	}
-	producer.Take(b, b.FirstOffset, now)
+	producer.Record(b, b.FirstOffset, now)
 }
 
 // rebuildProducers reads the sequences back from the log: after a restart, and after a truncation,
@@ -70,7 +70,7 @@ func (p *Partition) noteProducerLocked(b *kmsg.RecordBatch, now time.Time) {
 func (p *Partition) rebuildProducers() {
 	p.producers = log.Producers{}
 	now := time.Now()
-	p.log.Each(func(b *kmsg.RecordBatch) { p.noteProducerLocked(b, now) })
+	p.log.Each(func(b *kmsg.RecordBatch) { p.recordProducerLocked(b, now) })
 }
 
 // TruncateToDivergence truncates the log to the divergence point. theirs is the leader's answer
@@ -89,10 +89,10 @@ func (p *Partition) TruncateToDivergence(epoch int32, theirs log.EpochStart) (lo
 	} else if found >= 0 {
 		to = end
 	}
-	return p.cutLocked(max(to, p.log.Start()))
+	return p.truncateLocked(max(to, p.log.Start()))
 }
 
-func (p *Partition) cutLocked(to int64) (lost int64) {
+func (p *Partition) truncateLocked(to int64) (lost int64) {
 	p.sum.Add(-p.log.Truncate(to))
 	p.rebuildProducers()
 	if p.hw > p.log.End() {
@@ -102,15 +102,15 @@ func (p *Partition) cutLocked(to int64) (lost int64) {
 	return lost
 }
 
-// RestartAt restarts the log at the start of the leader's log, if the leader has deleted records
+// ResetTo restarts the log at the start of the leader's log, if the leader has deleted records
 // that this replica still needed.
-func (p *Partition) RestartAt(epoch int32, start int64) {
+func (p *Partition) ResetTo(epoch int32, start int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.followsLocked(epoch) {
 		return
 	}
-	p.sum.Add(-p.log.Restart(start))
+	p.sum.Add(-p.log.Reset(start))
 	p.rebuildProducers()
 	p.hw = start // records below a log's start are committed
 }

@@ -87,7 +87,7 @@ func TestFollowerFindsWhereLogsPart(t *testing.T) {
 			require.True(t, ok)
 			switch f := lead.FetchedBy(1, at.Offset, at.Start, at.Epoch, at.LastEpoch, 0, nil); {
 			case f.Err == kerr.OffsetOutOfRange:
-				follow.RestartAt(epoch, lead.log.Start())
+				follow.ResetTo(epoch, lead.log.Start())
 			case f.Err != nil:
 				t.Fatal(f.Err)
 			case f.Diverging != nil:
@@ -96,7 +96,7 @@ func TestFollowerFindsWhereLogsPart(t *testing.T) {
 			default:
 				got := lead.Read(at.Offset, epoch, true, 1<<20, true)
 				require.Nil(t, got.Err)
-				require.NoError(t, follow.Take(epoch, slices.Concat(got.Batches...), got.HighWatermark, got.Start))
+				require.NoError(t, follow.AppendFetched(epoch, slices.Concat(got.Batches...), got.HighWatermark, got.Start))
 				if len(got.Batches) == 0 {
 					require.Equal(t, lead.log.End(), follow.log.End(), "seed %d", seed)
 				}
@@ -118,14 +118,14 @@ func TestFollowersHighWatermark(t *testing.T) {
 	lead, follow := replicaOf(0, []written{{1, "a"}, {1, "b"}, {1, "c"}}, 1), replicaOf(1, nil, 1)
 	require.Equal(t, int64(3), func() int64 { lead.raiseLocked(); return lead.hw }())
 	first := lead.Read(0, 1, true, 1, true)
-	require.NoError(t, follow.Take(1, slices.Concat(first.Batches...), first.HighWatermark, 0))
+	require.NoError(t, follow.AppendFetched(1, slices.Concat(first.Batches...), first.HighWatermark, 0))
 	require.Equal(t, []int64{1, 1}, []int64{follow.log.End(), follow.hw})
 	rest := lead.Read(1, 1, true, 1<<20, true)
-	require.NoError(t, follow.Take(1, slices.Concat(rest.Batches...), 2, 0))
+	require.NoError(t, follow.AppendFetched(1, slices.Concat(rest.Batches...), 2, 0))
 	require.Equal(t, []int64{3, 2}, []int64{follow.log.End(), follow.hw})
-	require.ErrorIs(t, follow.Take(1, slices.Concat(rest.Batches...), 3, 0), log.ErrNotNext)
+	require.ErrorIs(t, follow.AppendFetched(1, slices.Concat(rest.Batches...), 3, 0), log.ErrNotNext)
 	broken := slices.Clone(rest.Batches[0])
 	broken[len(broken)-1]++
-	require.Error(t, follow.Take(1, broken, 3, 0))
-	require.NoError(t, follow.Take(0, broken, 3, 0), "what a leader of another epoch has sent is not even read")
+	require.Error(t, follow.AppendFetched(1, broken, 3, 0))
+	require.NoError(t, follow.AppendFetched(0, broken, 3, 0), "what a leader of another epoch has sent is not even read")
 }

@@ -18,28 +18,28 @@ import (
 
 // follower is the leader's state of a follower.
 type follower struct {
-	end      int64         // its log's end, -1 until it fetches in this epoch
-	start    int64         // its log's start, likewise
-	caughtUp time.Duration // when it was last caught up, by the broker's uptime, like the times below
-	seen     int64         // the leader's log end at its last fetch
-	seenAt   time.Duration // time of its last fetch
+	end       int64         // its log's end, -1 until it fetches in this epoch
+	start     int64         // its log's start, likewise
+	caughtUp  time.Duration // when it was last caught up, by the broker's uptime, like the times below
+	leaderEnd int64         // the leader's log end at its last fetch
+	fetchedAt time.Duration // time of its last fetch
 
-	// heard is the time of the last fetch in the partition's fetch session, in which a fetch does
+	// sessionFetchedAt is the time of the last fetch in the partition's fetch session, in which a fetch does
 	// not name an unchanged partition; nil if it is in no session.
-	heard *atomic.Int64
+	sessionFetchedAt *atomic.Int64
 }
 
-// lastSeen returns the time of the follower's last fetch.
-func (f *follower) lastSeen() time.Duration {
-	if f.heard == nil {
-		return f.seenAt
+// lastFetch returns the time of the follower's last fetch.
+func (f *follower) lastFetch() time.Duration {
+	if f.sessionFetchedAt == nil {
+		return f.fetchedAt
 	}
-	return max(f.seenAt, time.Duration(f.heard.Load()))
+	return max(f.fetchedAt, time.Duration(f.sessionFetchedAt.Load()))
 }
 
-// behindLocked is called before the log grows: followers that have the whole log were caught up
+// noteCaughtUpLocked is called before the log grows: followers that have the whole log were caught up
 // until now.
-func (p *Partition) behindLocked() {
+func (p *Partition) noteCaughtUpLocked() {
 	now := p.uptime()
 	for _, f := range p.followers {
 		if f.end >= p.log.End() {
@@ -52,7 +52,7 @@ func (p *Partition) behindLocked() {
 // lowers it: a replica that was in sync had every record below it.
 func (p *Partition) raiseLocked() bool {
 	hw := p.log.End()
-	for _, id := range p.maximal {
+	for _, id := range p.maximalISR {
 		if f := p.followers[id]; f != nil {
 			hw = min(hw, f.end)
 		}
@@ -64,8 +64,8 @@ func (p *Partition) raiseLocked() bool {
 	return true
 }
 
-// Fetched is the effect of a follower's fetch on its leader.
-type Fetched struct {
+// FetchResult is the effect of a follower's fetch on its leader.
+type FetchResult struct {
 	Raised    bool  // the high watermark
 	Low       int64 // a log start that may raise the low watermark, -1 for none
 	Rejoining bool  // the follower is not in sync, and could be
@@ -75,33 +75,33 @@ type Fetched struct {
 
 // FetchedBy records that a follower fetches from offset, and so has every record before it. Its
 // last batch has epoch lastEpoch. If the two logs disagree before offset, the result has the
-// divergence point and the fetch has no other effect. heard is the time of the last fetch in the
+// divergence point and the fetch has no other effect. sessionFetchedAt is the time of the last fetch in the
 // partition's fetch session; nil if it is in none.
-func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch int32, now time.Duration, heard *atomic.Int64) Fetched {
+func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch int32, now time.Duration, sessionFetchedAt *atomic.Int64) FetchResult {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if epoch < 0 {
-		return Fetched{Low: -1, Err: kerr.UnknownLeaderEpoch}
+		return FetchResult{Low: -1, Err: kerr.UnknownLeaderEpoch}
 	}
 	if err := p.leadsLocked(epoch); err != nil {
-		return Fetched{Low: -1, Err: err}
+		return FetchResult{Low: -1, Err: err}
 	}
 	f := p.followers[id]
 	if f == nil {
-		return Fetched{Low: -1, Err: kerr.UnknownTopicOrPartition} // not a replica of this partition
+		return FetchResult{Low: -1, Err: kerr.UnknownTopicOrPartition} // not a replica of this partition
 	}
 	if lastEpoch >= 0 {
 		switch found, end := p.log.EpochEnd(lastEpoch); {
 		case found == -1: // the leader has deleted all records that old
-			return Fetched{Low: -1, Err: kerr.OffsetOutOfRange}
+			return FetchResult{Low: -1, Err: kerr.OffsetOutOfRange}
 		case found != lastEpoch || end < offset:
-			return Fetched{Low: -1, Diverging: &log.EpochStart{Epoch: found, Start: end}}
+			return FetchResult{Low: -1, Diverging: &log.EpochStart{Epoch: found, Start: end}}
 		}
 	}
 	if !p.log.InRange(offset) {
-		return Fetched{Low: -1, Err: kerr.OffsetOutOfRange}
+		return FetchResult{Low: -1, Err: kerr.OffsetOutOfRange}
 	}
-	done := Fetched{Low: -1}
+	done := FetchResult{Low: -1}
 	if f.start != start {
 		f.start, done.Low = start, start
 	}
@@ -111,12 +111,12 @@ func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch in
 	switch {
 	case offset >= p.log.End():
 		f.caughtUp = now
-	case f.seen > 0 && offset >= f.seen && f.seenAt > f.caughtUp:
-		f.caughtUp = f.seenAt
+	case f.leaderEnd > 0 && offset >= f.leaderEnd && f.fetchedAt > f.caughtUp:
+		f.caughtUp = f.fetchedAt
 	}
-	f.seen, f.seenAt, f.heard = p.log.End(), now, heard
+	f.leaderEnd, f.fetchedAt, f.sessionFetchedAt = p.log.End(), now, sessionFetchedAt
 	done.Raised = p.raiseLocked()
-	done.Rejoining = !slices.Contains(p.maximal, id) && offset >= p.hw && offset >= p.epochStartLocked()
+	done.Rejoining = !slices.Contains(p.maximalISR, id) && offset >= p.hw && offset >= p.epochStartLocked()
 	return done
 }
 
@@ -139,9 +139,9 @@ func (p *Partition) lowWatermark(img *meta.Image) int64 {
 	return low
 }
 
-// Wanted returns the in-sync set that the leader wants: without the replicas that have lagged for
+// ProposedISR returns the in-sync set that the leader proposes: without the replicas that have lagged for
 // too long, and with those that have caught up. ok is false if that is the current set.
-func (p *Partition) Wanted(img *meta.Image, now, lag time.Duration) (believed meta.Assignment, isr []int32, ok bool) {
+func (p *Partition) ProposedISR(img *meta.Image, now, lag time.Duration) (current meta.Assignment, isr []int32, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.leading {
@@ -156,7 +156,7 @@ func (p *Partition) Wanted(img *meta.Image, now, lag time.Duration) (believed me
 			if f.end >= p.log.End() || now-f.caughtUp <= lag {
 				isr = append(isr, id)
 			}
-		case img.IsLive(id) && f.end >= p.hw && f.end >= p.epochStartLocked() && now-f.lastSeen() <= lag:
+		case img.IsLive(id) && f.end >= p.hw && f.end >= p.epochStartLocked() && now-f.lastFetch() <= lag:
 			isr = append(isr, id)
 		}
 	}
@@ -166,19 +166,19 @@ func (p *Partition) Wanted(img *meta.Image, now, lag time.Duration) (believed me
 	// From here on the larger of the two sets counts: the controller may grant the new one long
 	// before this leader learns of it.
 	for _, id := range isr {
-		if !slices.Contains(p.maximal, id) {
-			p.maximal = append(slices.Clip(p.maximal), id)
+		if !slices.Contains(p.maximalISR, id) {
+			p.maximalISR = append(slices.Clip(p.maximalISR), id)
 		}
 	}
 	return p.assigned, isr, true
 }
 
-// Withdraw removes the replicas that Wanted has added: one that turns out not to be live must not
+// WithdrawISR removes the replicas that ProposedISR has added: one that turns out not to be live must not
 // hold back the high watermark.
-func (p *Partition) Withdraw(believed meta.Assignment) {
+func (p *Partition) WithdrawISR(current meta.Assignment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.leading && p.assigned.Version == believed.Version {
-		p.maximal = p.assigned.ISR
+	if p.leading && p.assigned.Version == current.Version {
+		p.maximalISR = p.assigned.ISR
 	}
 }

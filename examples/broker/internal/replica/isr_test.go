@@ -28,7 +28,7 @@ func leaderOfThree(t *testing.T) (*Partition, *meta.Image) {
 }
 
 // at makes a follower fetch from offset.
-func at(p *Partition, id int32, offset int64) Fetched {
+func at(p *Partition, id int32, offset int64) FetchResult {
 	return p.FetchedBy(id, offset, 0, 4, 3, 0, nil)
 }
 
@@ -66,14 +66,14 @@ func TestReplicasThatMayRejoin(t *testing.T) {
 	at(p, 2, 5)
 	require.False(t, at(p, 1, 4).Rejoining, "behind the high watermark")
 	require.False(t, at(p, 1, 7).Rejoining, "behind the start of the leader epoch")
-	_, _, ok := p.Wanted(img, 0, time.Hour)
+	_, _, ok := p.ProposedISR(img, 0, time.Hour)
 	require.False(t, ok)
 	require.True(t, at(p, 1, 10).Rejoining)
 
 	dead := &meta.Image{Nodes: []meta.Node{{ID: 0}, {ID: 2}}}
-	_, _, ok = p.Wanted(dead, 0, time.Hour)
+	_, _, ok = p.ProposedISR(dead, 0, time.Hour)
 	require.False(t, ok, "one that does not live")
-	_, isr, ok := p.Wanted(img, 0, time.Hour)
+	_, isr, ok := p.ProposedISR(img, 0, time.Hour)
 	require.True(t, ok)
 	require.Equal(t, []int32{0, 1, 2}, isr)
 }
@@ -86,12 +86,12 @@ func TestAskedForCountsAtOnce(t *testing.T) {
 	at(p, 1, 10)
 	at(p, 2, 10)
 	require.Equal(t, int64(10), p.hw)
-	believed, _, ok := p.Wanted(img, 0, time.Hour)
+	current, _, ok := p.ProposedISR(img, 0, time.Hour)
 	require.True(t, ok)
 	p.log.Append(kafkatest.Batch([]string{"x"}), 4, 1, 0)
 	p.FetchedBy(2, 11, 0, 4, 4, 0, nil)
 	require.Equal(t, int64(10), p.hw, "without the one that was asked for")
-	p.Withdraw(believed)
+	p.WithdrawISR(current)
 	p.FetchedBy(2, 11, 0, 4, 4, 0, nil)
 	require.Equal(t, int64(11), p.hw)
 }
@@ -104,7 +104,7 @@ func TestLaggingFollower(t *testing.T) {
 	const lag = time.Minute
 	p.FetchedBy(2, 10, 0, 4, 3, 0, nil)
 	inSync := func(d time.Duration) bool {
-		_, isr, changed := p.Wanted(img, d, lag)
+		_, isr, changed := p.ProposedISR(img, d, lag)
 		return !changed || len(isr) == 2
 	}
 	for i := range int64(4) { // each time it fetches, it has all but the last record
@@ -127,7 +127,7 @@ func TestLagBeginsWithTheRecord(t *testing.T) {
 	var heard atomic.Int64
 	const lag = time.Minute
 	wanted := func() []int32 {
-		_, isr, changed := p.Wanted(img, now, lag)
+		_, isr, changed := p.ProposedISR(img, now, lag)
 		if !changed {
 			return p.assigned.ISR
 		}
@@ -158,10 +158,10 @@ func TestOldDecisionsAreIgnored(t *testing.T) {
 	newer.ISR, newer.Version = []int32{0}, 7
 	p.Assign(p.topic, newer, 0)
 	older.ISR, older.Version = []int32{0, 1, 2}, 6
-	require.Equal(t, Turn{Lost: -1, Begun: -1}, p.Assign(p.topic, older, 0))
+	require.Equal(t, RoleChange{EndedEpoch: -1, StartedEpoch: -1}, p.Assign(p.topic, older, 0))
 	require.Equal(t, newer, p.assigned)
 	older.Version, older.Leader, older.Epoch = 8, 1, 5
-	require.Equal(t, Turn{Lost: 4, Begun: -1}, p.Assign(p.topic, older, 0))
+	require.Equal(t, RoleChange{EndedEpoch: 4, StartedEpoch: -1}, p.Assign(p.topic, older, 0))
 	require.Equal(t, kerr.NotLeaderForPartition, p.Leads(-1))
 }
 

@@ -7,10 +7,10 @@ import (
 )
 
 // EndOfEpoch is the leader's response to a question for an epoch's end; see log.EpochEnd.
-func (p *Partition) EndOfEpoch(epoch, believed int32) (int32, int64, *kerr.Error) {
+func (p *Partition) EndOfEpoch(epoch, currentEpoch int32) (int32, int64, *kerr.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.leadsLocked(believed); err != nil {
+	if err := p.leadsLocked(currentEpoch); err != nil {
 		return -1, -1, err
 	}
 	found, end := p.log.EpochEnd(epoch)
@@ -29,8 +29,8 @@ const (
 
 // OffsetFor finds the offset that a timestamp asks for, among the records visible to consumers,
 // with the record's time and leader epoch; -1 for each if there is none.
-func (p *Partition) OffsetFor(ts int64, believed int32) (offset, timestamp int64, epoch int32, _ *kerr.Error) {
-	found, offset, epoch, err := p.batchFor(ts, believed)
+func (p *Partition) OffsetFor(ts int64, currentEpoch int32) (offset, timestamp int64, epoch int32, _ *kerr.Error) {
+	found, offset, epoch, err := p.batchFor(ts, currentEpoch)
 	if err != nil || found == nil {
 		return offset, -1, epoch, err
 	}
@@ -45,10 +45,10 @@ func (p *Partition) OffsetFor(ts int64, believed int32) (offset, timestamp int64
 }
 
 // batchFor finds the batch to search, or the offset itself.
-func (p *Partition) batchFor(ts int64, believed int32) (found *log.Batch, offset int64, epoch int32, _ *kerr.Error) {
+func (p *Partition) batchFor(ts int64, currentEpoch int32) (found *log.Batch, offset int64, epoch int32, _ *kerr.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.leadsLocked(believed); err != nil {
+	if err := p.leadsLocked(currentEpoch); err != nil {
 		return nil, -1, -1, err
 	}
 	var b log.Batch

@@ -37,8 +37,8 @@ type Partition struct {
 	committedAt time.Time // when the high watermark last rose
 
 	// Only for a leader.
-	maximal   []int32 // in sync or requested: a replica counts before the controller grants the request
-	followers map[int32]*follower
+	maximalISR []int32 // in sync or requested: a replica counts before the controller grants the request
+	followers  map[int32]*follower
 }
 
 // Config bounds what a replica stores. The zero value of a field means its default.
@@ -62,64 +62,64 @@ func (c Config) WithDefaults() (Config, error) {
 func New(cfg *Config, key meta.PartitionKey, id int32, sum *atomic.Int64, uptime func() time.Duration, found Stored) *Partition {
 	p := &Partition{Key: key, ID: id, cfg: cfg, sum: sum, uptime: uptime, log: found.log, hw: found.hw, assigned: meta.Assignment{Version: -1, Epoch: -1, Leader: meta.NoLeader}}
 	p.rebuildProducers()
-	sum.Add(p.log.Kept())
+	sum.Add(p.log.Size())
 	return p
 }
 
-// Turn is the effect of a new assignment.
-type Turn struct {
-	Lost   int32 // the leader epoch that ended here, -1 for none
-	Begun  int32 // the leader epoch that begins here, -1 for none
-	Raised bool  // the high watermark rose
+// RoleChange is the effect of a new assignment.
+type RoleChange struct {
+	EndedEpoch   int32 // the leader epoch that ended here, -1 for none
+	StartedEpoch int32 // the leader epoch that begins here, -1 for none
+	Raised       bool  // the high watermark rose
 }
 
 // Assign applies a decision of the controller. A decision older than the known one changes nothing.
-func (p *Partition) Assign(t *meta.Topic, a meta.Assignment, now time.Duration) Turn {
+func (p *Partition) Assign(t *meta.Topic, a meta.Assignment, now time.Duration) RoleChange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	done := Turn{Lost: -1, Begun: -1}
+	change := RoleChange{EndedEpoch: -1, StartedEpoch: -1}
 	if p.closed || a.Version < p.assigned.Version {
-		return done
+		return change
 	}
 	if a.Version == p.assigned.Version {
 		p.topic = t // it may have new settings
-		return done
+		return change
 	}
 	p.topic = t
-	another := a.Epoch != p.assigned.Epoch
-	if p.leading && (another || a.Leader != p.ID) {
-		done.Lost = p.assigned.Epoch
+	newEpoch := a.Epoch != p.assigned.Epoch
+	if p.leading && (newEpoch || a.Leader != p.ID) {
+		change.EndedEpoch = p.assigned.Epoch
 	}
 	p.assigned = a
 	p.leading = a.Leader == p.ID
 	switch {
 	case !p.leading:
-		p.followers, p.maximal = nil, nil
-	case another:
-		done.Begun = a.Epoch
-		p.maximal = a.ISR
+		p.followers, p.maximalISR = nil, nil
+	case newEpoch:
+		change.StartedEpoch = a.Epoch
+		p.maximalISR = a.ISR
 		p.followers = map[int32]*follower{}
 		for _, id := range meta.Without(a.Replicas, p.ID) {
 			p.followers[id] = &follower{end: -1, start: -1, caughtUp: now}
 		}
-		done.Raised = p.raiseLocked()
+		change.Raised = p.raiseLocked()
 	default:
-		p.maximal = a.ISR
-		done.Raised = p.raiseLocked()
+		p.maximalISR = a.ISR
+		change.Raised = p.raiseLocked()
 	}
-	return done
+	return change
 }
 
 // leadsLocked returns an error unless this replica is the leader in the epoch that the client or
 // follower believes in (-1: unknown).
-func (p *Partition) leadsLocked(believed int32) *kerr.Error {
+func (p *Partition) leadsLocked(currentEpoch int32) *kerr.Error {
 	switch {
 	case p.closed:
 		return kerr.UnknownTopicOrPartition
 	case !p.leading:
 		return kerr.NotLeaderForPartition
 	}
-	return log.CheckEpoch(believed, p.assigned.Epoch)
+	return log.CheckEpoch(currentEpoch, p.assigned.Epoch)
 }
 
 // Appended is the result of an append.
@@ -162,16 +162,16 @@ func (p *Partition) Append(raw []byte, b *kmsg.RecordBatch, all bool) (Appended,
 			producer = p.producers.Add(b.ProducerID, p.cfg.MaxProducers, p.cfg.ProducerIdle, now)
 		}
 	}
-	before := p.log.Kept()
-	p.behindLocked()
+	before := p.log.Size()
+	p.noteCaughtUpLocked()
 	base := p.log.Append(own, p.assigned.Epoch, b.NumRecords, b.MaxTimestamp)
 	if producer != nil {
-		producer.Take(b, base, now)
+		producer.Record(b, base, now)
 	}
 	p.appendedAt = now
 	done.Raised = p.raiseLocked()
 	p.trimLocked(p.topic.Retention)
-	p.sum.Add(p.log.Kept() - before)
+	p.sum.Add(p.log.Size() - before)
 	done.Base, done.End, done.LogStart, done.Stored = base, base+int64(b.NumRecords), p.log.Start(), true
 	return done, nil
 }
@@ -179,7 +179,7 @@ func (p *Partition) Append(raw []byte, b *kmsg.RecordBatch, all bool) (Appended,
 // uncommittedLocked returns the bytes above the high watermark. They cannot be trimmed, so appends
 // limit them.
 func (p *Partition) uncommittedLocked() int64 {
-	return p.log.Beyond(p.hw)
+	return p.log.SizeFrom(p.hw)
 }
 
 // State tells a fetch whether it has waited long enough.
@@ -223,7 +223,7 @@ type ReadResult struct {
 	Err                  *kerr.Error
 }
 
-func (p *Partition) Read(offset int64, epoch int32, follower bool, room int, atLeastOne bool) (r ReadResult) {
+func (p *Partition) Read(offset int64, epoch int32, follower bool, maxBytes int, atLeastOne bool) (r ReadResult) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.leadsLocked(epoch); err != nil {
@@ -234,7 +234,7 @@ func (p *Partition) Read(offset int64, epoch int32, follower bool, room int, atL
 		r.Err = kerr.OffsetOutOfRange
 		return r
 	}
-	r.Batches, r.Size = p.log.Read(offset, p.visibleLocked(follower), room, atLeastOne)
+	r.Batches, r.Size = p.log.Read(offset, p.visibleLocked(follower), maxBytes, atLeastOne)
 	return r
 }
 
@@ -258,7 +258,7 @@ type Offsets struct {
 func (p *Partition) Offsets() Offsets {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Offsets{p.log.Start(), p.hw, p.log.End(), p.log.Kept(), p.log.Len()}
+	return Offsets{p.log.Start(), p.hw, p.log.End(), p.log.Size(), p.log.Len()}
 }
 
 // Verify checks the replica's log, for tests.
@@ -298,37 +298,37 @@ func (p *Partition) MaxBatch(most int) int {
 	return min(most, p.topic.MaxBatch)
 }
 
-// free trims the log to limit bytes, for retention over all partitions.
-func (p *Partition) free(limit int64) {
+// evict trims the log to limit bytes, for retention over all partitions.
+func (p *Partition) evict(limit int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sum.Add(-p.trimLocked(limit))
 }
 
-// spare returns the number of bytes that retention over all partitions may take from this one.
-func (p *Partition) spare() int64 {
+// evictable returns the number of bytes that retention over all partitions may take from this one.
+func (p *Partition) evictable() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.topic.Internal {
 		return 0
 	}
-	return p.log.Kept()
+	return p.log.Size()
 }
 
 // Close ends the replica and returns the part of it to store. The caller then checks the
 // partition's keys, to complete the operations that wait on it.
-func (p *Partition) Close() (kept Stored, lost int32) {
+func (p *Partition) Close() (kept Stored, endedEpoch int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lost = -1
+	endedEpoch = -1
 	if p.leading {
-		lost = p.assigned.Epoch
+		endedEpoch = p.assigned.Epoch
 	}
 	kept = Stored{p.log, p.hw}
-	p.sum.Add(-p.log.Kept())
+	p.sum.Add(-p.log.Size())
 	p.closed, p.leading = true, false
-	p.followers, p.maximal = nil, nil
-	p.log.Restart(p.log.End())
+	p.followers, p.maximalISR = nil, nil
+	p.log.Reset(p.log.End())
 	p.producers = nil
-	return kept, lost
+	return kept, endedEpoch
 }

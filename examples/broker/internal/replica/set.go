@@ -11,8 +11,8 @@ import (
 
 // Set is a broker's replicas of partitions, as leader or follower. The zero value is empty.
 type Set struct {
-	Kept     atomic.Int64 // bytes of all logs; each partition adds its changes
-	evicting sync.Mutex   // only one goroutine at a time reduces Kept
+	LogBytes atomic.Int64 // bytes of all logs; each partition adds its changes
+	evicting sync.Mutex   // only one goroutine at a time reduces LogBytes
 
 	mu    sync.RWMutex
 	byKey map[meta.PartitionKey]*Partition // guarded by mu
@@ -53,24 +53,24 @@ func (r *Set) Delete(key meta.PartitionKey) {
 // log until a sixteenth of the limit is free. It is called after appends; it scans all partitions,
 // but only once per sixteenth.
 func (r *Set) LimitSum(limit int64) {
-	if r.Kept.Load() <= limit || !r.evicting.TryLock() {
+	if r.LogBytes.Load() <= limit || !r.evicting.TryLock() {
 		return
 	}
 	defer r.evicting.Unlock()
-	for target := limit - limit/16; r.Kept.Load() > target; {
+	for target := limit - limit/16; r.LogBytes.Load() > target; {
 		var largest *Partition
 		var size int64
 		for _, p := range r.All() {
-			if n := p.spare(); n > size {
+			if n := p.evictable(); n > size {
 				largest, size = p, n
 			}
 		}
-		before := r.Kept.Load()
+		before := r.LogBytes.Load()
 		if largest == nil {
 			return
 		}
-		largest.free(size - size/4)
-		if r.Kept.Load() >= before {
+		largest.evict(size - size/4)
+		if r.LogBytes.Load() >= before {
 			return // only single huge batches or uncommitted records are left
 		}
 	}

@@ -28,7 +28,7 @@ type follower struct {
 	leader int32
 	peer   *wire.Peer // nil: not connected
 
-	follows map[meta.PartitionKey]*replicated // the partitions followed there
+	parts   map[meta.PartitionKey]*replicated // the partitions followed there
 	stale   []*replicated                     // positions that the leader does not know, or that a response may have moved
 	session int32                             // 0: none
 	epoch   int32                             // of the next fetch in it
@@ -38,16 +38,16 @@ type follower struct {
 // replicated is a followed partition.
 type replicated struct {
 	p    *replica.Partition
-	told replica.Position // the position that the leader knows in this session
+	sent replica.Position // the position that the leader knows in this session
 	new  bool             // the leader does not know the partition yet
 }
 
 const (
-	version  = 13 // the last version with the replica's id as a plain field; it names topics by id
-	maxBytes = 1 << 20
-	patience = 5 * time.Second        // for a response, in addition to the wait
-	rest     = 50 * time.Millisecond  // after a failure
-	wait     = 100 * time.Millisecond // the most that a new partition waits for a fetch in flight
+	version         = 13 // the last version with the replica's id as a plain field; it names topics by id
+	maxBytes        = 1 << 20
+	responseTimeout = 5 * time.Second        // for a response, in addition to the wait
+	retryDelay      = 50 * time.Millisecond  // after a failure
+	maxWait         = 100 * time.Millisecond // the most that a new partition waits for a fetch in flight
 )
 
 func (f *follower) run(ctx context.Context) {
@@ -56,8 +56,8 @@ func (f *follower) run(ctx context.Context) {
 		if f.b.Gate.Pass(ctx) != nil {
 			return
 		}
-		f.look()
-		if len(f.follows) == 0 {
+		f.refresh()
+		if len(f.parts) == 0 {
 			roles := f.roles
 			f.hangUp()
 			select {
@@ -68,7 +68,7 @@ func (f *follower) run(ctx context.Context) {
 		}
 		if err := f.fetch(ctx, f.request()); err != nil {
 			f.hangUp()
-			if !fault.Sleep(ctx, rest) {
+			if !fault.Sleep(ctx, retryDelay) {
 				return
 			}
 		}
@@ -80,16 +80,16 @@ func (f *follower) hangUp() {
 		f.b.Links.HangUp(f.peer.Conn)
 		f.peer = nil
 	}
-	f.forget()
+	f.resetSession()
 }
 
-// forget restarts the session: the next fetch names every partition.
-func (f *follower) forget() {
-	f.session, f.epoch, f.follows, f.stale, f.roles = 0, 0, nil, nil, nil
+// resetSession restarts the session: the next fetch names every partition.
+func (f *follower) resetSession() {
+	f.session, f.epoch, f.parts, f.stale, f.roles = 0, 0, nil, nil, nil
 }
 
-// look updates the followed partitions if they may have changed.
-func (f *follower) look() {
+// refresh updates the followed partitions if they may have changed.
+func (f *follower) refresh() {
 	select {
 	case <-f.roles:
 	default:
@@ -98,8 +98,8 @@ func (f *follower) look() {
 		}
 	}
 	f.roles = f.b.Changed() // before the scan, so that the next call sees later changes
-	before := f.follows
-	f.follows, f.stale = map[meta.PartitionKey]*replicated{}, nil
+	before := f.parts
+	f.parts, f.stale = map[meta.PartitionKey]*replicated{}, nil
 	for _, p := range f.b.Partitions.All() {
 		if _, ok := p.Following(f.leader); !ok {
 			continue
@@ -108,13 +108,13 @@ func (f *follower) look() {
 		if part == nil || part.p != p {
 			part = &replicated{p: p, new: true}
 		}
-		f.follows[p.Key] = part
+		f.parts[p.Key] = part
 		f.stale = append(f.stale, part)
 	}
 	for key := range before {
-		if f.follows[key] == nil {
-			f.forget() // the session goes on without it: rare enough to start a new session
-			f.look()
+		if f.parts[key] == nil {
+			f.resetSession() // the session goes on without it: rare enough to start a new session
+			f.refresh()
 			return
 		}
 	}
@@ -125,15 +125,15 @@ func (f *follower) request() *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	req.Version, req.ReplicaID = version, f.b.ID
 	req.SessionID, req.SessionEpoch = f.session, f.epoch
-	req.MaxWaitMillis, req.MinBytes = int32(wait/time.Millisecond), 1
+	req.MaxWaitMillis, req.MinBytes = int32(maxWait/time.Millisecond), 1
 	req.MaxBytes = int32(f.b.MaxFetch)
 	topics := map[meta.TopicID]int{}
 	for _, part := range f.stale {
 		now, ok := part.p.Following(f.leader)
-		if !ok || now == part.told && !part.new {
-			continue // its leader has changed since; the next look sees that
+		if !ok || now == part.sent && !part.new {
+			continue // its leader has changed since; the next refresh sees that
 		}
-		part.told, part.new = now, false
+		part.sent, part.new = now, false
 		at, ok := topics[part.p.Key.Topic]
 		if !ok {
 			at = len(req.Topics)
@@ -165,21 +165,21 @@ func (f *follower) fetch(ctx context.Context, req *kmsg.FetchRequest) error {
 		}
 		f.peer = wire.NewPeer(nc, f.b.ID, f.b.MaxAnswer)
 	}
-	resp, err := f.peer.Call(ctx, req, wait+patience)
+	resp, err := f.peer.Call(ctx, req, maxWait+responseTimeout)
 	if err != nil {
 		return err
 	}
 	if f.b.Gate.Pass(ctx) != nil { // a paused broker processes nothing
 		return ctx.Err()
 	}
-	return f.take(resp.(*kmsg.FetchResponse))
+	return f.apply(resp.(*kmsg.FetchResponse))
 }
 
-// take applies a response to the replicas.
-func (f *follower) take(resp *kmsg.FetchResponse) error {
+// apply applies a response to the replicas.
+func (f *follower) apply(resp *kmsg.FetchResponse) error {
 	switch err := kerr.ErrorForCode(resp.ErrorCode); {
 	case errors.Is(err, kerr.FetchSessionIDNotFound), errors.Is(err, kerr.InvalidFetchSessionEpoch):
-		f.forget()
+		f.resetSession()
 		return nil
 	case err != nil:
 		return err
@@ -197,11 +197,11 @@ func (f *follower) take(resp *kmsg.FetchResponse) error {
 		rt := &resp.Topics[i]
 		for j := range rt.Partitions {
 			rp := &rt.Partitions[j]
-			part := f.follows[meta.PartitionKey{Topic: rt.TopicID, Index: rp.Partition}]
+			part := f.parts[meta.PartitionKey{Topic: rt.TopicID, Index: rp.Partition}]
 			if part == nil {
 				return fmt.Errorf("answer for a partition that was not asked for: %d", rp.Partition)
 			}
-			if err := f.takePart(part, rp); err != nil {
+			if err := f.applyPart(part, rp); err != nil {
 				failed = err
 			}
 			f.stale = append(f.stale, part)
@@ -209,7 +209,7 @@ func (f *follower) take(resp *kmsg.FetchResponse) error {
 	}
 	if f.session == 0 { // the leader keeps no session
 		f.stale = f.stale[:0]
-		for _, part := range f.follows {
+		for _, part := range f.parts {
 			part.new = true
 			f.stale = append(f.stale, part)
 		}
@@ -217,18 +217,18 @@ func (f *follower) take(resp *kmsg.FetchResponse) error {
 	return failed
 }
 
-func (f *follower) takePart(part *replicated, rp *kmsg.FetchResponseTopicPartition) error {
+func (f *follower) applyPart(part *replicated, rp *kmsg.FetchResponseTopicPartition) error {
 	err := kerr.ErrorForCode(rp.ErrorCode)
 	switch {
 	case err == nil && rp.DivergingEpoch.Epoch >= 0:
-		f.b.OnLost(part.p.TruncateToDivergence(part.told.Epoch, log.EpochStart{Epoch: rp.DivergingEpoch.Epoch, Start: rp.DivergingEpoch.EndOffset}))
+		f.b.OnLost(part.p.TruncateToDivergence(part.sent.Epoch, log.EpochStart{Epoch: rp.DivergingEpoch.Epoch, Start: rp.DivergingEpoch.EndOffset}))
 		return nil
 	case err == nil:
-		return part.p.Take(part.told.Epoch, rp.RecordBatches, rp.HighWatermark, rp.LogStartOffset)
+		return part.p.AppendFetched(part.sent.Epoch, rp.RecordBatches, rp.HighWatermark, rp.LogStartOffset)
 	case errors.Is(err, kerr.OffsetOutOfRange) && rp.LogStartOffset >= 0:
-		part.p.RestartAt(part.told.Epoch, rp.LogStartOffset)
+		part.p.ResetTo(part.sent.Epoch, rp.LogStartOffset)
 		return nil
 	default:
-		return err // another leader, or it does not know yet that it leads: retry after a rest
+		return err // another leader, or it does not know yet that it leads: retry after retryDelay
 	}
 }

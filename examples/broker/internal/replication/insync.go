@@ -41,13 +41,13 @@ func KeepInSync(ctx context.Context, b *Broker) {
 }
 
 func (b *Broker) keepInSync(p *replica.Partition) {
-	believed, isr, ok := p.Wanted(b.Image(), b.Uptime(), b.Lag)
+	current, isr, ok := p.ProposedISR(b.Image(), b.Uptime(), b.Lag)
 	if !ok {
 		return
 	}
 	// The next image brings the granted set and any newer decision. Only an ineligible replica has
 	// to be handled here.
-	if err := b.Controller.AlterISR(b.ID, p.Key, believed, isr); err == kerr.IneligibleReplica {
-		p.Withdraw(believed)
+	if err := b.Controller.AlterISR(b.ID, p.Key, current, isr); err == kerr.IneligibleReplica {
+		p.WithdrawISR(current)
 	}
 }

@@ -21,33 +21,33 @@ type Alteration struct {
 // returns the reason for a refusal, or nil. The new settings take effect at each broker when it
 // learns of them.
 func Alter(c *meta.Controller, all []Alteration, validateOnly bool) []*wire.Refusal {
-	asked := map[string]int{}
+	requests := map[string]int{}
 	for _, a := range all {
-		asked[a.Name]++
+		requests[a.Name]++
 	}
 	refused := make([]*wire.Refusal, len(all))
 	for i, a := range all {
-		refused[i] = a.do(c, asked[a.Name] > 1, validateOnly)
+		refused[i] = a.do(c, requests[a.Name] > 1, validateOnly)
 	}
 	return refused
 }
 
-func (a Alteration) do(c *meta.Controller, twice, validateOnly bool) *wire.Refusal {
+func (a Alteration) do(c *meta.Controller, duplicate, validateOnly bool) *wire.Refusal {
 	t := c.Image().ByName[a.Name]
 	switch {
 	case a.Kind == kmsg.ConfigResourceTypeBroker:
 		return &wire.Refusal{Code: kerr.InvalidRequest, Message: "a broker's settings are those that it was started with"}
 	case a.Kind != kmsg.ConfigResourceTypeTopic:
 		return &wire.Refusal{Code: kerr.InvalidRequest, Message: "only topics have settings that can be changed"}
-	case twice:
+	case duplicate:
 		return &wire.Refusal{Code: kerr.InvalidRequest, Message: fmt.Sprintf("%q is named twice in this request", a.Name)}
 	case t == nil:
 		return &wire.Refusal{Code: kerr.UnknownTopicOrPartition, Message: "there is no such topic"}
 	case t.Internal:
 		return &wire.Refusal{Code: kerr.PolicyViolation, Message: "this topic is the coordinators' own"}
 	}
-	tried := t.Settings
-	if bad := a.Change(&tried); bad != nil || validateOnly {
+	candidate := t.Settings
+	if bad := a.Change(&candidate); bad != nil || validateOnly {
 		return bad
 	}
 	if !c.Configure(t.ID, func(to *meta.Settings) { a.Change(to) }) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Answer answers a request to describe topics and this broker, whose id is node.
-func (a *Asked) Answer(q *kmsg.DescribeConfigsRequest, node int32, img *meta.Image) *kmsg.DescribeConfigsResponse {
+func (a *DescribeQuery) Answer(q *kmsg.DescribeConfigsRequest, node int32, img *meta.Image) *kmsg.DescribeConfigsResponse {
 	resp := q.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	// A resource that is named twice is answered once: see describe of 03_metadata.go.
 	type resource struct {

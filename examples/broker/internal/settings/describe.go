@@ -21,8 +21,8 @@ type Broker struct {
 	ReplicaLag   time.Duration
 }
 
-// Asked are the parameters of a request to describe settings.
-type Asked struct {
+// DescribeQuery are the parameters of a request to describe settings.
+type DescribeQuery struct {
 	Started, BuiltIn *Broker // the configuration of this broker, and the defaults
 	Synonyms         bool    // all layers
 	Documentation    bool
@@ -33,7 +33,7 @@ type setting struct {
 	name  string // as a setting of the broker
 	kind  kmsg.ConfigType
 	value func(*Broker) string
-	about string
+	doc   string
 
 	// Empty if topics do not have the setting.
 
@@ -41,19 +41,19 @@ type setting struct {
 	topicValue func(*meta.Topic) string // returns "" if the broker's value applies
 }
 
-// known are the settings in the order of the response.
-var known = []setting{
+// brokerSettings are the settings in the order of the response.
+var brokerSettings = []setting{
 	{
 		name: "log.retention.bytes", kind: kmsg.ConfigTypeLong,
 		value:      func(c *Broker) string { return decimal(c.Meta.RetentionBytes) },
-		about:      "Bytes of batches kept per partition; the oldest go first.",
+		doc:        "Bytes of batches kept per partition; the oldest go first.",
 		topicName:  "retention.bytes",
 		topicValue: func(t *meta.Topic) string { return decimal(t.Retention) },
 	},
 	{
 		name: "log.retention.ms", kind: kmsg.ConfigTypeLong,
 		value:     func(*Broker) string { return "-1" },
-		about:     "How long records are kept, by their own timestamps; -1 for ever.",
+		doc:       "How long records are kept, by their own timestamps; -1 for ever.",
 		topicName: "retention.ms",
 		topicValue: func(t *meta.Topic) string {
 			if t.RetentionTime == 0 {
@@ -65,14 +65,14 @@ var known = []setting{
 	{
 		name: "min.insync.replicas", kind: kmsg.ConfigTypeInt,
 		value:      func(c *Broker) string { return decimal(c.Meta.MinISR) },
-		about:      "In-sync replicas without which a produce with acks=all is refused.",
+		doc:        "In-sync replicas without which a produce with acks=all is refused.",
 		topicName:  "min.insync.replicas",
 		topicValue: func(t *meta.Topic) string { return decimal(t.MinISR) },
 	},
 	{
 		name: "log.cleanup.policy", kind: kmsg.ConfigTypeList,
 		value:     func(*Broker) string { return "delete" },
-		about:     "How old records go: by retention (delete), or once their key has a newer one (compact).",
+		doc:       "How old records go: by retention (delete), or once their key has a newer one (compact).",
 		topicName: "cleanup.policy",
 		topicValue: func(t *meta.Topic) string {
 			if t.Internal {
@@ -84,7 +84,7 @@ var known = []setting{
 	{
 		name: "message.max.bytes", kind: kmsg.ConfigTypeInt,
 		value:     func(c *Broker) string { return decimal(c.MaxBatch) },
-		about:     "Bytes of one record batch.",
+		doc:       "Bytes of one record batch.",
 		topicName: "max.message.bytes",
 		topicValue: func(t *meta.Topic) string {
 			if t.MaxBatch == 0 {
@@ -96,42 +96,42 @@ var known = []setting{
 	{
 		name: "default.replication.factor", kind: kmsg.ConfigTypeInt,
 		value: func(c *Broker) string { return decimal(c.Meta.Replication) },
-		about: "Replicas of topics that are made without a number.",
+		doc:   "Replicas of topics that are made without a number.",
 	},
 	{
 		name: "num.partitions", kind: kmsg.ConfigTypeInt,
 		value: func(c *Broker) string { return decimal(c.Meta.DefaultPartitions) },
-		about: "Partitions of topics that are made without a number.",
+		doc:   "Partitions of topics that are made without a number.",
 	},
 	{
 		name: "auto.create.topics.enable", kind: kmsg.ConfigTypeBoolean,
 		value: func(c *Broker) string { return strconv.FormatBool(!c.NoAutoCreate) },
-		about: "Whether a Metadata request may make the topics it names.",
+		doc:   "Whether a Metadata request may make the topics it names.",
 	},
 	{
 		name: "group.min.session.timeout.ms", kind: kmsg.ConfigTypeInt,
 		value: func(c *Broker) string { return decimalMillis(c.Groups.MinSession) },
-		about: "The shortest session timeout that a group's member may ask for.",
+		doc:   "The shortest session timeout that a group's member may ask for.",
 	},
 	{
 		name: "group.max.session.timeout.ms", kind: kmsg.ConfigTypeInt,
 		value: func(c *Broker) string { return decimalMillis(c.Groups.MaxSession) },
-		about: "The longest session timeout that a group's member may ask for.",
+		doc:   "The longest session timeout that a group's member may ask for.",
 	},
 	{
 		name: "group.initial.rebalance.delay.ms", kind: kmsg.ConfigTypeInt,
 		value: func(c *Broker) string { return decimalMillis(c.Groups.InitialRebalanceDelay) },
-		about: "How long an empty group waits for further members before its first rebalance.",
+		doc:   "How long an empty group waits for further members before its first rebalance.",
 	},
 	{
 		name: "replica.lag.time.max.ms", kind: kmsg.ConfigTypeLong,
 		value: func(c *Broker) string { return decimalMillis(c.ReplicaLag) },
-		about: "How long a follower may be behind before it is out of the in-sync replicas.",
+		doc:   "How long a follower may be behind before it is out of the in-sync replicas.",
 	},
 	{
 		name: "offsets.topic.num.partitions", kind: kmsg.ConfigTypeInt,
 		value: func(c *Broker) string { return decimal(c.Meta.OffsetsPartitions) },
-		about: "Partitions of the internal topic that holds the groups' offsets.",
+		doc:   "Partitions of the internal topic that holds the groups' offsets.",
 	},
 }
 
@@ -160,10 +160,10 @@ func (s *setting) layers(t *meta.Topic, cfg, builtIn *Broker) []kmsg.DescribeCon
 }
 
 // Describe returns the named settings of a topic, or of the broker if t is nil; no names mean all.
-func (a *Asked) Describe(t *meta.Topic, names []string) []kmsg.DescribeConfigsResponseResourceConfig {
+func (a *DescribeQuery) Describe(t *meta.Topic, names []string) []kmsg.DescribeConfigsResponseResourceConfig {
 	var all []kmsg.DescribeConfigsResponseResourceConfig
-	for i := range known {
-		s := &known[i]
+	for i := range brokerSettings {
+		s := &brokerSettings[i]
 		name := s.name
 		if t != nil {
 			name = s.topicName
@@ -180,24 +180,24 @@ func (a *Asked) Describe(t *meta.Topic, names []string) []kmsg.DescribeConfigsRe
 			sc.ConfigSynonyms = layers
 		}
 		if a.Documentation {
-			sc.Documentation = kmsg.StringPtr(s.about)
+			sc.Documentation = kmsg.StringPtr(s.doc)
 		}
 		all = append(all, sc)
 	}
 	if t != nil {
-		all = append(all, a.describeNoted(t, names)...)
+		all = append(all, a.describeIgnored(t, names)...)
 	}
 	return all
 }
 
-// describeNoted returns the settings that a topic was given and that have no effect here.
-func (a *Asked) describeNoted(t *meta.Topic, names []string) (all []kmsg.DescribeConfigsResponseResourceConfig) {
-	for _, name := range slices.Sorted(maps.Keys(t.Noted)) {
+// describeIgnored returns the settings that a topic was given and that have no effect here.
+func (a *DescribeQuery) describeIgnored(t *meta.Topic, names []string) (all []kmsg.DescribeConfigsResponseResourceConfig) {
+	for _, name := range slices.Sorted(maps.Keys(t.Ignored)) {
 		if len(names) > 0 && !slices.Contains(names, name) {
 			continue
 		}
 		sc := kmsg.NewDescribeConfigsResponseResourceConfig()
-		sc.Name, sc.Value, sc.Source, sc.ConfigType = name, kmsg.StringPtr(t.Noted[name]), kmsg.ConfigSourceDynamicTopicConfig, kmsg.ConfigTypeString
+		sc.Name, sc.Value, sc.Source, sc.ConfigType = name, kmsg.StringPtr(t.Ignored[name]), kmsg.ConfigSourceDynamicTopicConfig, kmsg.ConfigTypeString
 		if a.Documentation {
 			sc.Documentation = kmsg.StringPtr("Kept, and without a meaning here.")
 		}

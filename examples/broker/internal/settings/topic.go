@@ -10,23 +10,23 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// chosen are the topic settings that clients can set and that work as in Kafka. A nil value means
+// topicSettings are the topic settings that clients can set and that work as in Kafka. A nil value means
 // the default.
-var chosen = map[string]func(s *meta.Settings, value *string, cfg *Broker) error{
+var topicSettings = map[string]func(s *meta.Settings, value *string, cfg *Broker) error{
 	"retention.bytes": func(s *meta.Settings, value *string, cfg *Broker) error {
-		return choose(&s.Retention, value, 1, cfg.Meta.RetentionBytes)
+		return parseNumber(&s.Retention, value, 1, cfg.Meta.RetentionBytes)
 	},
 	"retention.ms": func(s *meta.Settings, value *string, _ *Broker) error {
 		var ms int64
-		err := choose(&ms, value, 1, int64(100*365*24*time.Hour/time.Millisecond))
+		err := parseNumber(&ms, value, 1, int64(100*365*24*time.Hour/time.Millisecond))
 		s.RetentionTime = time.Duration(ms) * time.Millisecond
 		return err
 	},
 	"min.insync.replicas": func(s *meta.Settings, value *string, _ *Broker) error {
-		return choose(&s.MinISR, value, 1, 1<<31-1)
+		return parseNumber(&s.MinISR, value, 1, 1<<31-1)
 	},
 	"max.message.bytes": func(s *meta.Settings, value *string, cfg *Broker) error {
-		return choose(&s.MaxBatch, value, 1, cfg.MaxBatch)
+		return parseNumber(&s.MaxBatch, value, 1, cfg.MaxBatch)
 	},
 	"cleanup.policy": func(_ *meta.Settings, value *string, _ *Broker) error {
 		if value != nil && *value != "delete" {
@@ -36,8 +36,8 @@ var chosen = map[string]func(s *meta.Settings, value *string, cfg *Broker) error
 	},
 }
 
-// choose parses a number. -1, which means unlimited in Kafka, selects the default, as nil does.
-func choose[N int | int32 | int64](to *N, value *string, least, most N) error {
+// parseNumber parses a number. -1, which means unlimited in Kafka, selects the default, as nil does.
+func parseNumber[N int | int32 | int64](to *N, value *string, least, most N) error {
 	if *to = 0; value == nil || *value == "-1" {
 		return nil
 	}
@@ -49,9 +49,9 @@ func choose[N int | int32 | int64](to *N, value *string, least, most N) error {
 	return nil
 }
 
-// noted are Kafka topic settings that have no effect here, because nothing is written to disk.
+// ignoredSettings are Kafka topic settings that have no effect here, because nothing is written to disk.
 // Programs that set them get no error: they are stored, and described with a note.
-var noted = []string{
+var ignoredSettings = []string{
 	"compression.type", "delete.retention.ms", "file.delete.delay.ms", "flush.messages", "flush.ms",
 	"follower.replication.throttled.replicas", "index.interval.bytes", "leader.replication.throttled.replicas",
 	"local.retention.bytes", "local.retention.ms", "max.compaction.lag.ms", "message.downconversion.enable",
@@ -61,31 +61,31 @@ var noted = []string{
 	"unclean.leader.election.enable",
 }
 
-// maxNoted bounds the length of the value of a noted setting.
-const maxNoted = 256
+// maxIgnoredValue bounds the length of the value of an ignored setting.
+const maxIgnoredValue = 256
 
 // Set sets one of a topic's settings; nil means the default.
 func Set(s *meta.Settings, name string, value *string, cfg *Broker) error {
-	if set := chosen[name]; set != nil {
+	if set := topicSettings[name]; set != nil {
 		if err := set(s, value, cfg); err != nil {
 			return fmt.Errorf("%s %w", name, err)
 		}
 		return nil
 	}
 	switch {
-	case !slices.Contains(noted, name):
+	case !slices.Contains(ignoredSettings, name):
 		return fmt.Errorf("%q is not a setting of topics", name)
-	case value != nil && len(*value) > maxNoted:
-		return fmt.Errorf("%s is %d bytes long, must be at most %d", name, len(*value), maxNoted)
+	case value != nil && len(*value) > maxIgnoredValue:
+		return fmt.Errorf("%s is %d bytes long, must be at most %d", name, len(*value), maxIgnoredValue)
 	}
-	s.Noted = maps.Clone(s.Noted) // images share the map
+	s.Ignored = maps.Clone(s.Ignored) // images share the map
 	if value == nil {
-		delete(s.Noted, name)
+		delete(s.Ignored, name)
 		return nil
 	}
-	if s.Noted == nil {
-		s.Noted = map[string]string{}
+	if s.Ignored == nil {
+		s.Ignored = map[string]string{}
 	}
-	s.Noted[name] = string([]byte(*value)) // the connection's buffer is reused
+	s.Ignored[name] = string([]byte(*value)) // the connection's buffer is reused
 	return nil
 }

@@ -35,11 +35,11 @@ type Conn struct {
 	host      string
 	idleSince atomic.Int64 // wall clock in ns: start, or last response; or busy: a request waits
 
-	raw      syscall.RawConn // of nc; nil if it has none
-	room     chan struct{}   // capacity 1: signals a waiting reader that the queue has shrunk
-	answered atomic.Bool     // whether any byte was written
-	out      outgoing        // owned by the goroutine that sends
-	senders  sync.WaitGroup
+	raw         syscall.RawConn // of nc; nil if it has none
+	queueShrunk chan struct{}   // capacity 1: signals a waiting reader that the queue has shrunk
+	answered    atomic.Bool     // whether any byte was written
+	out         outgoing        // owned by the goroutine that sends
+	senders     sync.WaitGroup
 
 	// mu guards the queue. It is a leaf: nothing else is locked under it.
 	mu          sync.Mutex
@@ -53,11 +53,11 @@ type Conn struct {
 
 func newConn(srv *Server, nc net.Conn) *Conn {
 	c := &Conn{
-		srv:  srv,
-		nc:   nc,
-		host: hostOf(nc),
-		br:   bufio.NewReaderSize(nc, 16<<10),
-		room: make(chan struct{}, 1),
+		srv:         srv,
+		nc:          nc,
+		host:        hostOf(nc),
+		br:          bufio.NewReaderSize(nc, 16<<10),
+		queueShrunk: make(chan struct{}, 1),
 	}
 	if socket, ok := nc.(syscall.Conn); ok {
 		c.raw, _ = socket.SyscallConn() // fails only if nc is closed
@@ -106,7 +106,7 @@ func (c *Conn) readRequests() (err error) {
 		}
 	}()
 	for {
-		if err := c.waitForRoom(); err != nil {
+		if err := c.waitForCapacity(); err != nil {
 			return err
 		}
 		if err := c.waitForFrame(); err != nil {
@@ -121,7 +121,7 @@ func (c *Conn) readRequests() (err error) {
 	}
 }
 
-// waitForRoom returns once the connection may have another request in flight.
+// waitForCapacity returns once the connection may have another request in flight.
 //
 // The reader must notice a disconnect even now; otherwise 64 fetches, parked for an hour, would
 // outlive the client. So it does not wait on a channel: it keeps reading ahead into the buffer, and
@@ -129,10 +129,10 @@ func (c *Conn) readRequests() (err error) {
 // the deadline under mu, so the change cannot fall between the reader's check and its read. (If a
 // client pipelines more than the buffer holds beyond its limit, its disconnect is noticed when its
 // next response is written.)
-func (c *Conn) waitForRoom() error {
+func (c *Conn) waitForCapacity() error {
 	for {
 		c.mu.Lock()
-		c.readerWaits = !c.hasRoomLocked()
+		c.readerWaits = !c.hasCapacityLocked()
 		if !c.readerWaits {
 			c.mu.Unlock()
 			return nil
@@ -145,7 +145,7 @@ func (c *Conn) waitForRoom() error {
 		if c.br.Buffered() == c.br.Size() {
 			// The buffer is full.
 			select {
-			case <-c.room:
+			case <-c.queueShrunk:
 			case <-c.srv.drained:
 			case <-c.ctx.Done():
 				return c.ctx.Err()
@@ -159,7 +159,7 @@ func (c *Conn) waitForRoom() error {
 	}
 }
 
-func (c *Conn) hasRoomLocked() bool {
+func (c *Conn) hasCapacityLocked() bool {
 	n := len(c.queue)
 	return n == 0 || n < c.srv.Limits.MaxInFlight && c.queuedBytes < c.srv.Limits.MaxQueuedBytes
 }
@@ -289,7 +289,7 @@ func (c *Conn) handleFrame(frame []byte) error {
 	}
 	var r *Reply
 	if size, answered := queuedSize(req.body, len(frame)); answered {
-		if !c.srv.holdQueued(int64(size)) {
+		if !c.srv.chargeQueued(int64(size)) {
 			return errOverload
 		}
 		r = c.enqueue(req.correlation, size)
@@ -325,8 +325,8 @@ func queuedSize(req kmsg.Request, frame int) (size int, answered bool) {
 	return min(frame, size), p.Acks != 0
 }
 
-// holdQueued charges a request that waits for its response, if the limit allows it.
-func (s *Server) holdQueued(size int64) bool {
+// chargeQueued charges a request that waits for its response, if the limit allows it.
+func (s *Server) chargeQueued(size int64) bool {
 	for {
 		sum := s.queuedSum.Load()
 		if sum+size > s.Limits.MaxQueuedSum {

@@ -40,10 +40,10 @@ func (r *Reply) Answer(build func() kmsg.Response) { r.answer(build, time.Time{}
 // latency from that time is measured. If the response is short and the event is recent, it may call
 // build itself, so the caller must hold no lock that build takes.
 func (r *Reply) AnswerWoken(build func() kmsg.Response, woken time.Time, short bool) {
-	r.answer(build, woken, short && time.Since(woken) < sendHere)
+	r.answer(build, woken, short && time.Since(woken) < inlineWindow)
 }
 
-func (r *Reply) answer(build func() kmsg.Response, woken time.Time, here bool) {
+func (r *Reply) answer(build func() kmsg.Response, woken time.Time, inline bool) {
 	c := r.conn
 	c.mu.Lock()
 	if r.build != nil || r.dropped {
@@ -54,7 +54,7 @@ func (r *Reply) answer(build func() kmsg.Response, woken time.Time, here bool) {
 	sends := r != c.handling && c.beginSendingLocked()
 	c.mu.Unlock()
 	if sends {
-		c.send(here)
+		c.send(inline)
 	}
 }
 
@@ -72,5 +72,5 @@ func (r *Reply) Drop() {
 	if answered {
 		panic("broker: request dropped after it was answered")
 	}
-	c.leave()
+	c.abort()
 }

@@ -10,17 +10,17 @@ import (
 // flushBytes is the size of ready responses at which they are written.
 const flushBytes = 64 << 10
 
-// sendHere is how long after an event the goroutine that completes requests also sends their
+// inlineWindow is how long after an event the goroutine that completes requests also sends their
 // responses, one for each connection. Other goroutines send the responses of requests completed
 // later, so that a producer is not held up by all requests that waited for its record.
-const sendHere = 100 * time.Microsecond
+const inlineWindow = 100 * time.Microsecond
 
 // outgoing holds the responses being sent. Only the sending goroutine uses it.
 type outgoing struct {
 	buf     []byte
 	replies []*Reply // that buf answers
 	size    int64    // of their requests; see queuedSize
-	held    int64    // charged to the server's outbound bytes
+	charged int64    // charged to the server's outbound bytes
 }
 
 // beginSendingLocked makes the caller the sender, which must call send. It returns false if nothing
@@ -46,11 +46,11 @@ func (c *Conn) Flush() {
 	}
 }
 
-// send sends responses, in the order of their requests, until none is ready. If here is true, it
+// send sends responses, in the order of their requests, until none is ready. If inline is true, it
 // sends as much of the first one as the kernel takes at once, and a goroutine sends the rest. So
 // the caller depends neither on when the client reads nor on its other requests.
-func (c *Conn) send(here bool) {
-	if !here || c.sendSome(1, c.tryWrite) {
+func (c *Conn) send(inline bool) {
+	if !inline || c.sendSome(1, c.tryWrite) {
 		go c.sendSome(math.MaxInt, c.write)
 	}
 }
@@ -58,7 +58,7 @@ func (c *Conn) send(here bool) {
 // sendSome sends up to most responses. It reports whether a goroutine must continue. A panic is a
 // bug, and ends only the connection.
 func (c *Conn) sendSome(most int, write func() error) (more bool) {
-	err := errSenderGone // unless sendReady returns
+	err := errSenderExited // unless sendReady returns
 	defer func() {
 		if p := recover(); p != nil {
 			c.srv.Metrics.Panics.Add(1)
@@ -73,8 +73,8 @@ func (c *Conn) sendSome(most int, write func() error) (more bool) {
 }
 
 var (
-	errSenderGone = errors.New("broker: an answer has ended its goroutine")
-	errMore       = errors.New("broker: there is more to be sent")
+	errSenderExited = errors.New("broker: an answer has ended its goroutine")
+	errMore         = errors.New("broker: there is more to be sent")
 )
 
 // sendReady returns nil when no response is ready; another goroutine may be sending by then. It
@@ -110,13 +110,13 @@ func (c *Conn) sendReady(most int, write func() error) error {
 func (c *Conn) endSending(err error) {
 	if err != nil {
 		c.release()
-		c.leave()
+		c.abort()
 	}
 	c.senders.Done()
 }
 
-// leave ends a connection that gets no more responses.
-func (c *Conn) leave() {
+// abort ends a connection that gets no more responses.
+func (c *Conn) abort() {
 	c.cancel()
 	if !c.srv.Draining.Load() {
 		c.hangUp() // also ends the reader
@@ -125,9 +125,9 @@ func (c *Conn) leave() {
 
 // release returns the charges for responses that were sent or never will be.
 func (c *Conn) release() {
-	c.srv.outbound.Add(-c.out.held)
+	c.srv.outbound.Add(-c.out.charged)
 	c.srv.queuedSum.Add(-c.out.size)
-	c.out.held, c.out.size = 0, 0
+	c.out.charged, c.out.size = 0, 0
 	clear(c.out.replies)
 	c.out.replies = c.out.replies[:0]
 	if c.out.buf = c.out.buf[:0]; cap(c.out.buf) > 2*flushBytes {
@@ -146,7 +146,7 @@ func (c *Conn) nextReady(take bool) (r *Reply, err error) {
 		}
 		c.sending = false
 		if len(c.queue) == 0 && c.srv.Draining.Load() {
-			c.tellReaderLocked() // see waitUntilSent
+			c.signalReaderLocked() // see waitUntilSent
 		}
 		return nil, nil
 	}
@@ -161,17 +161,17 @@ func (c *Conn) nextReady(take bool) (r *Reply, err error) {
 		c.idleSince.Store(time.Now().UnixNano())
 	}
 	c.queuedBytes -= r.size
-	if c.readerWaits && c.hasRoomLocked() {
+	if c.readerWaits && c.hasCapacityLocked() {
 		c.readerWaits = false
-		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // ends its read: see waitForRoom
-		c.tellReaderLocked()
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // ends its read: see waitForCapacity
+		c.signalReaderLocked()
 	}
 	return r, nil
 }
 
-func (c *Conn) tellReaderLocked() {
+func (c *Conn) signalReaderLocked() {
 	select {
-	case c.room <- struct{}{}:
+	case c.queueShrunk <- struct{}{}:
 	default: // the reader has not received the last signal yet
 	}
 }
@@ -187,7 +187,7 @@ func (c *Conn) waitUntilSent() {
 			return
 		}
 		select {
-		case <-c.room:
+		case <-c.queueShrunk:
 		case <-c.ctx.Done():
 			return
 		}
@@ -226,15 +226,15 @@ func (c *Conn) tryWrite() error {
 	return nil
 }
 
-// OutboundRoom returns how many of want bytes this connection may hold in a response now. When slow
+// OutboundCapacity returns how many of want bytes this connection may hold in a response now. When slow
 // readers use up the limit, all fetches shrink to one batch instead of waiting for them.
-func (c *Conn) OutboundRoom(want int) int {
-	room := c.srv.Limits.MaxOutboundSum - c.srv.outbound.Load()
-	return int(max(0, min(int64(want), room)))
+func (c *Conn) OutboundCapacity(want int) int {
+	capacity := c.srv.Limits.MaxOutboundSum - c.srv.outbound.Load()
+	return int(max(0, min(int64(want), capacity)))
 }
 
-// HoldOutbound charges the actual size of a response.
-func (c *Conn) HoldOutbound(n int) {
-	c.out.held += int64(n)
+// ChargeOutbound charges the actual size of a response.
+func (c *Conn) ChargeOutbound(n int) {
+	c.out.charged += int64(n)
 	c.srv.outbound.Add(int64(n))
 }

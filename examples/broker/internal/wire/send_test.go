@@ -321,7 +321,7 @@ func TestAnswersThatPanic(t *testing.T) {
 		c.Send(ask())
 		r := <-waiting
 		r.AnswerWoken(func() kmsg.Response {
-			r.conn.HoldOutbound(1000)
+			r.conn.ChargeOutbound(1000)
 			panic("a bug")
 		}, woken, true)
 		c.Closed()
@@ -370,7 +370,7 @@ func TestQueuedSumIsNeverExceeded(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 1000 {
-				if s.holdQueued(7) {
+				if s.chargeQueued(7) {
 					held.Add(7)
 				}
 			}

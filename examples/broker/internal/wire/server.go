@@ -114,7 +114,7 @@ func (s *Server) accept() {
 			}
 		}
 		s.Metrics.Connections.Add(1)
-		if !s.makeRoom(nc) {
+		if !s.waitForSlot(nc) {
 			_ = nc.Close()
 			continue
 		}
@@ -122,9 +122,9 @@ func (s *Server) accept() {
 	}
 }
 
-// makeRoom waits until the limits allow another connection. It returns false if they will not: the
+// waitForSlot waits until the limits allow another connection. It returns false if they will not: the
 // host has its maximum number and none of them is idle, or the server ends.
-func (s *Server) makeRoom(nc net.Conn) bool {
+func (s *Server) waitForSlot(nc net.Conn) bool {
 	host := hostOf(nc)
 	for {
 		s.mu.Lock()

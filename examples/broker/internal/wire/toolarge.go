@@ -21,7 +21,7 @@ func (c *Conn) refuseTooLarge(size int, begun time.Time) error {
 	if err := c.readBy(begun.Add(c.srv.Limits.FrameTimeout)); err != nil {
 		return err
 	}
-	s := stripper{r: c.br, left: size, most: c.srv.Limits.MaxSmallFrame}
+	s := stripper{r: c.br, left: size, maxOut: c.srv.Limits.MaxSmallFrame}
 	frame, err := s.strip(c.srv.Limits.MaxArrays)
 	if err != nil {
 		return c.readErr(err)
@@ -55,10 +55,10 @@ func (c *Conn) refuseTooLarge(size int, begun time.Time) error {
 
 // stripper reads a frame for a walker, and copies it with its bytes fields emptied.
 type stripper struct {
-	r    *bufio.Reader
-	left int // of the frame
-	out  []byte
-	most int // limit of out
+	r      *bufio.Reader
+	left   int // of the frame
+	out    []byte
+	maxOut int // limit of out
 }
 
 func (s *stripper) strip(elements int) ([]byte, error) {
@@ -82,7 +82,7 @@ func (s *stripper) strip(elements int) ([]byte, error) {
 
 // copy implements take for a walker that reads from a stripper.
 func (s *stripper) copy(w *walker, n int) []byte {
-	if w.err == nil && len(s.out)+n > s.most {
+	if w.err == nil && len(s.out)+n > s.maxOut {
 		w.fail(errFrameSize)
 	}
 	if w.err != nil || n < 0 || n > s.left {

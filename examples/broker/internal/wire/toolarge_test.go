@@ -27,7 +27,7 @@ func TestStripped(t *testing.T) {
 			q.SetVersion(version)
 			frame := kafkatest.Formatter.AppendRequest(nil, q, 7)[4:]
 			strip := func(frame []byte) ([]byte, error) {
-				s := stripper{r: bufio.NewReaderSize(bytes.NewReader(frame), 16), left: len(frame), most: 1 << 20}
+				s := stripper{r: bufio.NewReaderSize(bytes.NewReader(frame), 16), left: len(frame), maxOut: 1 << 20}
 				return s.strip(1000)
 			}
 			got, err := strip(frame)
@@ -44,7 +44,7 @@ func TestStripped(t *testing.T) {
 			require.Error(t, err)
 		}
 	}
-	short := stripper{r: bufio.NewReader(bytes.NewReader(make([]byte, 100))), left: 100, most: 4}
+	short := stripper{r: bufio.NewReader(bytes.NewReader(make([]byte, 100))), left: 100, maxOut: 4}
 	_, err := short.strip(10)
 	require.ErrorIs(t, err, errFrameSize)
 }
@@ -63,7 +63,7 @@ func FuzzStripper(f *testing.F) {
 		frame = binary.BigEndian.AppendUint16(frame, uint16(version)%14)
 		frame = append(frame, 0, 0, 0, 1, 0xff, 0xff)
 		frame = append(frame, body...)
-		s := stripper{r: bufio.NewReader(bytes.NewReader(frame)), left: len(frame), most: 1 << 12}
+		s := stripper{r: bufio.NewReader(bytes.NewReader(frame)), left: len(frame), maxOut: 1 << 12}
 		got, err := s.strip(100)
 		require.LessOrEqual(t, len(got), 1<<12)
 		if err == nil {
