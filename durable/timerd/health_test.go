@@ -47,9 +47,9 @@ func serveTimerd(t *testing.T, env func(string) string, args ...string) (addr st
 }
 
 // healthOf returns the status and the message of timerd -health.
-func healthOf(t *testing.T, args ...string) (status int, said string) {
+func healthOf(t *testing.T, args ...string) (status int, output string) {
 	var stderr bytes.Buffer
-	status = run(t.Context(), append([]string{"-health"}, args...), none, nil, &stderr)
+	status = run(t.Context(), append([]string{"-health"}, args...), noEnv, nil, &stderr)
 	return status, stderr.String()
 }
 
@@ -66,47 +66,47 @@ func pemFiles(t *testing.T) (cert, key string) {
 	require.NoError(t, err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
 	require.NoError(t, err)
-	return file(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))),
-		file(t, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})))
+	return writeTemp(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))),
+		writeTemp(t, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})))
 }
 
 func TestHealth(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1") // is not used
 	token := func(name string) string { return map[string]string{"TIMERD_TOKEN": "0123456789abcdef"}[name] }
 	addr := serveTimerd(t, token)
-	status, said := healthOf(t, "-listen", addr)
-	require.Zero(t, status, said)
-	require.Empty(t, said)
+	status, output := healthOf(t, "-listen", addr)
+	require.Zero(t, status, output)
+	require.Empty(t, output)
 
 	cert, key := pemFiles(t)
 	addr = serveTimerd(t, token, "-tls-cert", cert, "-tls-key", key, "-tls-client-ca", cert)
-	status, said = healthOf(t, "-listen", addr, "-tls-cert", cert, "-tls-key", key)
-	require.Zero(t, status, said)
-	status, said = healthOf(t, "-listen", addr) // speaks HTTP to a TLS server
+	status, output = healthOf(t, "-listen", addr, "-tls-cert", cert, "-tls-key", key)
+	require.Zero(t, status, output)
+	status, output = healthOf(t, "-listen", addr) // speaks HTTP to a TLS server
 	require.Equal(t, 1, status)
-	require.Contains(t, said, "timerd: not healthy: ")
+	require.Contains(t, output, "timerd: not healthy: ")
 
 	free, err := loopback.Addr()
 	require.NoError(t, err)
-	status, said = healthOf(t, "-listen", free)
+	status, output = healthOf(t, "-listen", free)
 	require.Equal(t, 1, status)
-	require.Contains(t, said, "connection refused")
+	require.Contains(t, output, "connection refused")
 
 	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, r.URL.Path+" fails", http.StatusServiceUnavailable)
 	}))
 	defer failing.Close()
-	status, said = healthOf(t, "-listen", failing.Listener.Addr().String())
+	status, output = healthOf(t, "-listen", failing.Listener.Addr().String())
 	require.Equal(t, 1, status)
-	require.Contains(t, said, "is answered with 503 Service Unavailable: /healthz fails")
+	require.Contains(t, output, "is answered with 503 Service Unavailable: /healthz fails")
 
 	for want, args := range map[string][]string{
 		`-listen is "80", must be host:port`:              {"-listen", "80"},
 		`-tls-cert is "x" and -tls-key is "", must be bo`: {"-tls-cert", "x"},
 	} {
-		status, said = healthOf(t, args...)
+		status, output = healthOf(t, args...)
 		require.Equal(t, 2, status)
-		require.Contains(t, said, want)
+		require.Contains(t, output, want)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestReachable(t *testing.T) {
 func TestFlagsFromTheEnvironment(t *testing.T) {
 	env := map[string]string{
 		"TIMERD_WORKERS": "7", "TIMERD_MAX_DEAD_AGE": "1h", "TIMERD_LOG": "json", "TIMERD_STORE": "pebble:elsewhere",
-		"TIMERD_TOUR": "true", "TIMERD_VERSION": "true", "TIMERD_SPAN": "x", "TIMERD_TOKEN_FILE": file(t, "0123456789abcdef"),
+		"TIMERD_TOUR": "true", "TIMERD_VERSION": "true", "TIMERD_SPAN": "x", "TIMERD_TOKEN_FILE": writeTemp(t, "0123456789abcdef"),
 	}
 	getenv := func(name string) string { return env[name] }
 	f, err := parse([]string{"-workers", "3"}, getenv, nil)

@@ -26,9 +26,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func none(string) string { return "" }
+func noEnv(string) string { return "" }
 
-func file(t *testing.T, content string) string {
+func writeTemp(t *testing.T, content string) string {
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
@@ -36,7 +36,7 @@ func file(t *testing.T, content string) string {
 
 func TestFlags(t *testing.T) {
 	env := map[string]string{"TIMERD_TOKEN": "0123456789abcdef", "TIMERD_SECRET": "from the environment"}
-	f, err := parse([]string{"-listen", ":80", "-allow", "10.0.0.0/8, ::1", "-log", "json", "-log-level", "debug", "-secret-file", file(t, "fedcba9876543210\n")},
+	f, err := parse([]string{"-listen", ":80", "-allow", "10.0.0.0/8, ::1", "-log", "json", "-log-level", "debug", "-secret-file", writeTemp(t, "fedcba9876543210\n")},
 		func(name string) string { return env[name] }, nil)
 	require.NoError(t, err)
 	require.Equal(t, "0123456789abcdef", f.config.Token)
@@ -51,9 +51,9 @@ func TestFlags(t *testing.T) {
 		`-listen is ":80", must be a loopback address`:                                      {"-listen", ":80"},
 		`-listen is "example.com:80", must be a loopback address`:                           {"-listen", "example.com:80"},
 		`-listen is "80", must be host:port`:                                                {"-listen", "80"},
-		`the token is 5 bytes long, must be at least 16`:                                    {"-token-file", file(t, "short")},
-		`the token has white space in it`:                                                   {"-token-file", file(t, "0123456789 abcdef")},
-		`is empty, must hold at least 16 bytes`:                                             {"-token-file", file(t, "\n")},
+		`the token is 5 bytes long, must be at least 16`:                                    {"-token-file", writeTemp(t, "short")},
+		`the token has white space in it`:                                                   {"-token-file", writeTemp(t, "0123456789 abcdef")},
+		`is empty, must hold at least 16 bytes`:                                             {"-token-file", writeTemp(t, "\n")},
 		`no such file`:                                                                      {"-token-file", "/nonexistent/token"},
 		`-store is "mysql:x", must be pebble:DIR`:                                           {"-store", "mysql:x"},
 		`-store is "pebble:", must be pebble:DIR`:                                           {"-store", "pebble:"},
@@ -65,11 +65,11 @@ func TestFlags(t *testing.T) {
 		`-span is 1s, must be 5s to 10m`:                                                    {"-tour", "-span", "1s"},
 		`-store is "pebble:x", must be pebble, redis or cluster with -tour`:                 {"-tour", "-store", "pebble:x"},
 	} {
-		_, err := parse(args, none, nil)
+		_, err := parse(args, noEnv, nil)
 		require.ErrorContains(t, err, want)
 	}
 	for _, listen := range []string{"127.0.0.1:0", "localhost:80", "[::1]:80", "127.1.2.3:80", "[::ffff:127.0.0.1]:80"} {
-		_, err := parse([]string{"-listen", listen}, none, nil)
+		_, err := parse([]string{"-listen", listen}, noEnv, nil)
 		require.NoError(t, err)
 	}
 }
@@ -79,7 +79,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	var usage bytes.Buffer
-	require.Zero(t, run(t.Context(), []string{"-h"}, none, nil, &usage))
+	require.Zero(t, run(t.Context(), []string{"-h"}, noEnv, nil, &usage))
 	names := regexp.MustCompile(`(?m)^  -([a-z-]+)`).FindAllStringSubmatch(usage.String(), -1)
 	require.Greater(t, len(names), 20)
 	for _, name := range names {
@@ -89,15 +89,15 @@ func TestFlagsAreDocumented(t *testing.T) {
 
 func TestBadFlagsAreStatus2(t *testing.T) {
 	var stderr bytes.Buffer
-	require.Equal(t, 2, run(context.Background(), []string{"-workers", "x"}, none, nil, &stderr))
+	require.Equal(t, 2, run(context.Background(), []string{"-workers", "x"}, noEnv, nil, &stderr))
 	stderr.Reset()
-	require.Equal(t, 2, run(context.Background(), []string{"-log", "xml"}, none, nil, &stderr))
+	require.Equal(t, 2, run(context.Background(), []string{"-log", "xml"}, noEnv, nil, &stderr))
 	require.Equal(t, 1, strings.Count(stderr.String(), "\n"))
 }
 
 func TestVersion(t *testing.T) {
 	var stdout bytes.Buffer
-	require.Zero(t, run(t.Context(), []string{"-version"}, none, &stdout, nil))
+	require.Zero(t, run(t.Context(), []string{"-version"}, noEnv, &stdout, nil))
 	require.Regexp(t, `^timerd \S+, commit .+, `+regexp.QuoteMeta(runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH+", time zones "+zones.Find().String())+`\n$`, stdout.String())
 }
 
@@ -115,7 +115,7 @@ func TestNetHTTPLogsAtDebug(t *testing.T) {
 		var stderr bytes.Buffer
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		run(ctx, []string{"-store", "pebble:" + t.TempDir(), "-listen", "127.0.0.1:0", "-log-level", level}, none, nil, &stderr)
+		run(ctx, []string{"-store", "pebble:" + t.TempDir(), "-listen", "127.0.0.1:0", "-log-level", level}, noEnv, nil, &stderr)
 		require.Contains(t, stderr.String(), "zones=\""+zones.Find().String())
 		log.Print("unhandled response frame type")
 		require.Equal(t, level == "debug", strings.Contains(stderr.String(), "unhandled response frame type"))

@@ -22,16 +22,16 @@ import (
 	"github.com/seed-782fa212/limbo/internal/need"
 )
 
-func read(t *testing.T, path string) string {
+func readFile(t *testing.T, path string) string {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return string(text)
 }
 
-// scraped returns what a timerd publishes that has made a callback, run a schedule and answered a
+// scrapeMetrics returns what a timerd publishes that has made a callback, run a schedule and answered a
 // request.
-func scraped(t *testing.T) string {
-	addr := serveTimerd(t, none)
+func scrapeMetrics(t *testing.T) string {
+	addr := serveTimerd(t, noEnv)
 	ask := func(method, path, body string) string {
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(body))
 		require.NoError(t, err)
@@ -70,14 +70,14 @@ type operatorDashboard struct {
 // Every metric in the dashboard and in the alerts is one that timerd publishes, and each query of the
 // dashboard selects series that it publishes.
 func TestOperatorQueries(t *testing.T) {
-	text := scraped(t)
+	text := scrapeMetrics(t)
 	types := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
 		types[m[1]] = m[2]
 	}
 	require.Greater(t, len(types), 25)
 	for name, least := range map[string]int{"dashboard.json": 30, "alerts.yml": 5, "alerts_test.yml": 10} {
-		found := regexp.MustCompile(`limbo_[a-z_]+[a-z]`).FindAllString(read(t, "deploy/"+name), -1)
+		found := regexp.MustCompile(`limbo_[a-z_]+[a-z]`).FindAllString(readFile(t, "deploy/"+name), -1)
 		require.GreaterOrEqual(t, len(found), least, name)
 		for _, metric := range found {
 			if h, ok := strings.CutSuffix(metric, "_bucket"); ok && types[h] == "histogram" {
@@ -88,7 +88,7 @@ func TestOperatorQueries(t *testing.T) {
 	}
 
 	var d operatorDashboard
-	require.NoError(t, json.Unmarshal([]byte(read(t, "deploy/dashboard.json")), &d))
+	require.NoError(t, json.Unmarshal([]byte(readFile(t, "deploy/dashboard.json")), &d))
 	require.Equal(t, "timerd", d.UID)
 	require.Equal(t, "datasource", d.Templating.List[0].Type)
 	require.Equal(t, "job", d.Templating.List[1].Name)
@@ -145,13 +145,13 @@ func requireData(t *testing.T, text string, queries []string) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
 	}
-	said, err := exec.Command(promtool, "test", "rules", filepath.Join(dir, "tests.yml")).CombinedOutput()
-	require.NoError(t, err, "%s\n%s", said, strings.Join(queries, "\n"))
+	output, err := exec.Command(promtool, "test", "rules", filepath.Join(dir, "tests.yml")).CombinedOutput()
+	require.NoError(t, err, "%s\n%s", output, strings.Join(queries, "\n"))
 }
 
 // Each alert has a description, and a test in which it fires and one in which it does not.
 func TestOperatorAlerts(t *testing.T) {
-	rules, tests := read(t, "deploy/alerts.yml"), read(t, "deploy/alerts_test.yml")
+	rules, tests := readFile(t, "deploy/alerts.yml"), readFile(t, "deploy/alerts_test.yml")
 	alerts := regexp.MustCompile(`(?m)^      - alert: (\w+)$`).FindAllStringSubmatch(rules, -1)
 	require.Len(t, alerts, 4)
 	require.Equal(t, len(alerts), strings.Count(rules, "description:"))
@@ -164,7 +164,7 @@ func TestOperatorAlerts(t *testing.T) {
 // unit returns the settings of deploy/timerd.service by name.
 func unit(t *testing.T) map[string][]string {
 	settings := map[string][]string{}
-	for line := range strings.Lines(read(t, "deploy/timerd.service")) {
+	for line := range strings.Lines(readFile(t, "deploy/timerd.service")) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
 			settings[name] = append(settings[name], value)
 		}
@@ -178,7 +178,7 @@ func TestSystemdUnit(t *testing.T) {
 	require.Equal(t, []string{"timerd"}, u["StateDirectory"])
 	stop, err := strconv.Atoi(u["TimeoutStopSec"][0])
 	require.NoError(t, err)
-	f, err := parse(nil, none, nil)
+	f, err := parse(nil, noEnv, nil)
 	require.NoError(t, err)
 	// The server waits for the grace and 5 s, and then as long for the page.
 	require.GreaterOrEqual(t, time.Duration(stop)*time.Second, f.config.Grace+10*time.Second)
@@ -187,16 +187,16 @@ func TestSystemdUnit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "timerd.service")
 	self, err := os.Executable()
 	require.NoError(t, err)
-	text := strings.Replace(read(t, "deploy/timerd.service"), "ExecStart=/usr/local/bin/timerd\n", "ExecStart="+self+"\n", 1)
+	text := strings.Replace(readFile(t, "deploy/timerd.service"), "ExecStart=/usr/local/bin/timerd\n", "ExecStart="+self+"\n", 1)
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	for _, args := range [][]string{
 		{"verify", "--man=no", path},
 		{"security", "--offline=true", "--threshold=20", "--no-pager", path}, // 2.0 of 10
 	} {
-		said, err := exec.Command(systemd, args...).CombinedOutput()
-		require.NoError(t, err, "%s", said)
+		output, err := exec.Command(systemd, args...).CombinedOutput()
+		require.NoError(t, err, "%s", output)
 		if args[0] == "verify" {
-			require.Empty(t, string(said)) // warnings do not change its status
+			require.Empty(t, string(output)) // warnings do not change its status
 		}
 	}
 }
@@ -209,14 +209,14 @@ func instruction(t *testing.T, stage, name string) string {
 }
 
 func TestContainerfile(t *testing.T) {
-	text := read(t, "deploy/Containerfile")
+	text := readFile(t, "deploy/Containerfile")
 	stages := regexp.MustCompile(`(?m)^FROM `).Split(text, -1)
 	require.Len(t, stages, 3)
 	build, final := stages[1], stages[2]
 	require.True(t, strings.HasPrefix(build, "${GO} AS build\n"))
 	require.True(t, strings.HasPrefix(final, "scratch\n"))
 
-	wants := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))
+	wants := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(readFile(t, "go.mod"))
 	require.Regexp(t, `(?m)^ARG GO=golang:`+regexp.QuoteMeta(wants[1])+`-\w+$`, text)
 
 	require.Equal(t, `["/timerd"]`, instruction(t, final, "ENTRYPOINT"))
@@ -234,7 +234,7 @@ func TestContainerfile(t *testing.T) {
 	require.ErrorContains(t, err, "unless -token-file or TIMERD_TOKEN gives a token")
 
 	// The stages get all that they need: nothing that the build uses is left out of the context.
-	for line := range strings.Lines(read(t, "deploy/Containerfile.dockerignore")) {
+	for line := range strings.Lines(readFile(t, "deploy/Containerfile.dockerignore")) {
 		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "#") {
 			require.Contains(t, []string{".git", "**/*.db"}, line)
 		}
@@ -264,14 +264,14 @@ func TestContainerBinary(t *testing.T) {
 		t.Skip("it builds everything once more: set LIMBO_LONG=1")
 	}
 	t.Parallel()
-	build := regexp.MustCompile(`(?m)^RUN (.*go build .*)$`).FindStringSubmatch(read(t, "deploy/Containerfile"))
+	build := regexp.MustCompile(`(?m)^RUN (.*go build .*)$`).FindStringSubmatch(readFile(t, "deploy/Containerfile"))
 	require.NotNil(t, build)
 	out := t.TempDir()
 	cmd := exec.Command("sh", "-c", strings.ReplaceAll(build[1], "/out/", out+"/"))
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "VERSION=v0.0.0-test", "COMMIT=c0ffee")
-	said, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", said)
+	output, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", output)
 
 	path := filepath.Join(out, "timerd")
 	binary, err := elf.Open(path)
@@ -305,7 +305,7 @@ func TestOperatorCommands(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("these are commands for Linux")
 	}
-	_, section, ok := strings.Cut(read(t, "README.md"), "\n## Files for operators\n")
+	_, section, ok := strings.Cut(readFile(t, "README.md"), "\n## Files for operators\n")
 	require.True(t, ok)
 	section, _, _ = strings.Cut(section, "\n## ")
 	var commands []string
@@ -326,14 +326,14 @@ func TestOperatorCommands(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "timerd"), fmt.Appendf(nil, "#!/bin/sh\nLIMBO_TIMERD_TEST=1 exec %s \"$@\"\n", self), 0o700)) //nolint:gosec // it is a program
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "etc/systemd/system"), 0o700))
-	addr := serveTimerd(t, none)
+	addr := serveTimerd(t, noEnv)
 	var ran, rules []string
 	execute := func(command string) {
 		cmd := exec.Command("sh", "-e", "-c", strings.ReplaceAll(command, " /etc/", " "+root+"/etc/"))
 		cmd.Dir = "../.." // the root of the repository
 		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "TIMERD_LISTEN="+addr)
-		said, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s: %s", command, said)
+		output, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s: %s", command, output)
 	}
 	for _, command := range commands {
 		switch name, _, _ := strings.Cut(command, " "); name {
@@ -346,7 +346,7 @@ func TestOperatorCommands(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, []string{"head", "head", "install", "timerd", "timerd"}, ran)
-	require.Equal(t, read(t, "deploy/timerd.service"), read(t, filepath.Join(root, "etc/systemd/system/timerd.service")))
+	require.Equal(t, readFile(t, "deploy/timerd.service"), readFile(t, filepath.Join(root, "etc/systemd/system/timerd.service")))
 
 	// timerd accepts the files that they made as the unit passes them.
 	u := unit(t)

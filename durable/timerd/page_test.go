@@ -54,7 +54,7 @@ func TestPageCommands(t *testing.T) {
 	}()
 	go func() {
 		args := []string{"-listen", addr, "-store", "pebble:" + filepath.Join(t.TempDir(), "timers"), "-allow", "127.0.0.1"}
-		status <- run(ctx, args, none, &stderr, &stderr)
+		status <- run(ctx, args, noEnv, &stderr, &stderr)
 	}()
 	require.Eventually(t, func() bool {
 		r, err := http.Get("http://" + addr + "/healthz")

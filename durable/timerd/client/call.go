@@ -22,9 +22,9 @@ import (
 type kind int
 
 const (
-	reads   kind = iota // the request changes nothing
-	sets                // a repetition is harmless
-	creates             // a repetition would create or run something again
+	readOnly      kind = iota // the request changes nothing
+	idempotent                // a repetition is harmless
+	nonIdempotent             // a repetition would create or run something again
 )
 
 type request struct {
@@ -34,13 +34,13 @@ type request struct {
 	once         bool // without retries
 }
 
-// understood is implemented by replies. It reports whether the reply has the fields that timerd
+// valid is implemented by replies. It reports whether the reply has the fields that timerd
 // always sends; another server's JSON lacks them.
-type understood interface{ understood() bool }
+type valid interface{ valid() bool }
 
 // call sends a request until it has an answer or must not be repeated. repeated reports that timerd
 // may have carried out an attempt before the last one.
-func (c *Client) call(ctx context.Context, r request, reply understood) (repeated bool, err error) {
+func (c *Client) call(ctx context.Context, r request, reply valid) (repeated bool, err error) {
 	var body []byte
 	if r.body != nil {
 		if body, err = json.Marshal(r.body); err != nil {
@@ -55,7 +55,7 @@ func (c *Client) call(ctx context.Context, r request, reply understood) (repeate
 		e.Method, e.Attempts = r.method, attempt
 		e.Path, _, _ = strings.Cut(r.path, "?")
 		e.unsure = e.unsure || repeated
-		retry := !r.once && e.retriable && attempt <= c.o.Retries && (r.kind != creates || !e.unsure)
+		retry := !r.once && e.retriable && attempt <= c.o.Retries && (r.kind != nonIdempotent || !e.unsure)
 		if !retry || !c.pause(ctx, attempt, e) {
 			return repeated, e
 		}
@@ -89,7 +89,7 @@ func (c *Client) pause(ctx context.Context, attempt int, e *Error) bool {
 }
 
 // attempt sends a request once and decodes the answer into reply.
-func (c *Client) attempt(ctx context.Context, r request, body []byte, reply understood) *Error {
+func (c *Client) attempt(ctx context.Context, r request, body []byte, reply valid) *Error {
 	parent := ctx
 	ctx, cancel := context.WithTimeoutCause(parent, c.o.Timeout, fmt.Errorf("no reply within %v", c.o.Timeout))
 	defer cancel()
@@ -125,7 +125,7 @@ func noReply(ctx, parent context.Context, r request, err error, sent bool) *Erro
 	if errors.As(err, &outer) { // its text repeats the method and the URL
 		err = outer.Err
 	}
-	e := &Error{Message: err.Error(), Err: err, unsure: sent && r.kind != reads, retriable: true}
+	e := &Error{Message: err.Error(), Err: err, unsure: sent && r.kind != readOnly, retriable: true}
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case parent.Err() != nil:
@@ -140,7 +140,7 @@ func noReply(ctx, parent context.Context, r request, err error, sent bool) *Erro
 }
 
 // readReply decodes an answer into reply, or returns its error.
-func readReply(r request, res *http.Response, b []byte, reply understood) *Error {
+func readReply(r request, res *http.Response, b []byte, reply valid) *Error {
 	e := &Error{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After"))}
 	switch res.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -148,53 +148,53 @@ func readReply(r request, res *http.Response, b []byte, reply understood) *Error
 	}
 	success := res.StatusCode >= 200 && res.StatusCode < 300
 	if len(b) > MaxReply {
-		e.Message, e.unsure, e.retriable = fmt.Sprintf("the reply is more than %d bytes long", MaxReply), r.kind != reads, false
+		e.Message, e.unsure, e.retriable = fmt.Sprintf("the reply is more than %d bytes long", MaxReply), r.kind != readOnly, false
 		return e
 	}
 	var f failure
 	if !success && json.Unmarshal(b, &f) == nil && f.Error != nil && f.Error.Code != "" {
 		f.fill(e)
-		e.unsure = r.kind != reads && e.Status >= 500 && !known(e.Code, r.kind)
+		e.unsure = r.kind != readOnly && e.Status >= 500 && !outcomeKnown(e.Code, r.kind)
 		// A batch must not be repeated as a whole once its timers have results.
 		e.retriable = e.retriable && e.Code != "unconfirmed" && len(e.receipts) == 0
 		return e
 	}
 	if success || f.Result != "" {
-		if err := json.Unmarshal(b, reply); err == nil && reply.understood() {
+		if err := json.Unmarshal(b, reply); err == nil && reply.valid() {
 			return nil
 		}
 	}
-	e.Message = foreign(res, b)
+	e.Message = describeForeign(res, b)
 	// A proxy that refuses or redirects a request has not forwarded it. With 200 or 5xx it may
 	// have.
-	e.unsure = r.kind != reads && (success || res.StatusCode >= 500)
+	e.unsure = r.kind != readOnly && (success || res.StatusCode >= 500)
 	return e
 }
 
-// known reports whether the code of a 5xx reply tells if the change was made.
-func known(code string, k kind) bool {
+// outcomeKnown reports whether the code of a 5xx reply tells if the change was made.
+func outcomeKnown(code string, k kind) bool {
 	switch code {
 	case "full", "unconfirmed":
 		return true
 	case "store", "closed", "timeout":
-		return k != creates // some of several steps, as in a backfill, may have been made
+		return k != nonIdempotent // some of several steps, as in a backfill, may have been made
 	}
 	return false // unsure, or the code of a gateway
 }
 
-// foreign describes a reply that is not timerd's.
-func foreign(res *http.Response, b []byte) string {
+// describeForeign describes a reply that is not timerd's.
+func describeForeign(res *http.Response, b []byte) string {
 	s := "the reply is not timerd's: " + res.Status
 	if to := res.Header.Get("Location"); to != "" {
-		s += " to " + shown(to)
+		s += " to " + quoteShort(to)
 	}
 	if ct := res.Header.Get("Content-Type"); ct != "" {
-		s += ", " + shown(ct)
+		s += ", " + quoteShort(ct)
 	}
 	if len(b) == 0 {
 		return s + ", empty"
 	}
-	return s + ", " + shown(string(bytes.TrimSpace(b[:min(len(b), 1000)])))
+	return s + ", " + quoteShort(string(bytes.TrimSpace(b[:min(len(b), 1000)])))
 }
 
 // retryAfter parses a Retry-After header: seconds or a date. It returns 0 if there is none.
@@ -210,13 +210,13 @@ func retryAfter(s string) time.Duration {
 
 // connection observes whether a request may have left this process. A RoundTripper that does not
 // support httptrace calls neither hook, and then it may have.
-type connection struct{ asked, got atomic.Bool }
+type connection struct{ requested, obtained atomic.Bool }
 
 func (c *connection) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { c.asked.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { c.got.Store(true) },
+		GetConn: func(string) { c.requested.Store(true) },
+		GotConn: func(httptrace.GotConnInfo) { c.obtained.Store(true) },
 	})
 }
 
-func (c *connection) sent() bool { return c.got.Load() || !c.asked.Load() }
+func (c *connection) sent() bool { return c.obtained.Load() || !c.requested.Load() }

@@ -63,7 +63,7 @@ func New(baseURL string, o Options) (*Client, error) {
 	case err != nil:
 		return nil, invalid("baseURL", "not a URL", must) // without its text, which may have a password
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(baseURL, "?#"):
-		return nil, invalid("baseURL", shown(u.Redacted()), must)
+		return nil, invalid("baseURL", quoteShort(u.Redacted()), must)
 	}
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.Retries = cmp.Or(o.Retries, defaultRetries)
@@ -118,7 +118,7 @@ func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
 // needs no token.
 func (c *Client) Ping(ctx context.Context) error {
 	var reply health
-	_, err := c.call(ctx, request{method: http.MethodGet, path: "/healthz", kind: reads, once: true}, &reply)
+	_, err := c.call(ctx, request{method: http.MethodGet, path: "/healthz", kind: readOnly, once: true}, &reply)
 	return err
 }
 
@@ -126,4 +126,4 @@ type health struct {
 	Status string `json:"status"`
 }
 
-func (h *health) understood() bool { return h.Status != "" }
+func (h *health) valid() bool { return h.Status != "" }

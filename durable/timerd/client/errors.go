@@ -61,7 +61,7 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("client: ")
 	if e.Method != "" {
-		fmt.Fprintf(&b, "%s %s: ", e.Method, cut(e.Path, 200))
+		fmt.Fprintf(&b, "%s %s: ", e.Method, truncate(e.Path, 200))
 	}
 	b.WriteString(e.Message)
 	switch {
@@ -139,10 +139,10 @@ func invalid(field, value, must string) *Error {
 	}
 }
 
-// shown quotes and shortens text of any bytes.
-func shown(s string) string { return strconv.Quote(cut(s, 100)) }
+// quoteShort quotes and shortens text of any bytes.
+func quoteShort(s string) string { return strconv.Quote(truncate(s, 100)) }
 
-func cut(s string, n int) string {
+func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

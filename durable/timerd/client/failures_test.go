@@ -56,9 +56,9 @@ func cutAfter(w http.ResponseWriter, r *http.Request, next http.Handler) {
 // lists.
 func TestConnectionCut(t *testing.T) {
 	for name, c := range map[string]struct {
-		fail       func(http.ResponseWriter, *http.Request, http.Handler)
-		put, again client.Result
-		cancel     client.Result
+		fail          func(http.ResponseWriter, *http.Request, http.Handler)
+		put, repeated client.Result
+		cancel        client.Result
 	}{
 		"before": {cutBefore, client.Created, client.Exists, client.Cancelled},
 		"after":  {cutAfter, client.Replaced, client.Exists, client.NotFound},
@@ -70,13 +70,13 @@ func TestConnectionCut(t *testing.T) {
 			r, err := retrying.Schedule(ctx, timer("a", time.Hour))
 			require.NoError(t, err)
 			require.Equal(t, client.Receipt{Key: "a", Result: c.put, Due: noon.Add(time.Hour), Repeated: true}, r)
-			require.Len(t, f.arrived(), 3)
+			require.Len(t, f.received(), 3)
 			f.failFirst(1, c.fail)
 			absent := timer("a", time.Hour)
 			absent.IfAbsent = true
 			r, err = retrying.Schedule(ctx, absent)
 			require.NoError(t, err)
-			require.Equal(t, c.again, r.Result)
+			require.Equal(t, c.repeated, r.Result)
 			f.failFirst(1, c.fail)
 			r, err = retrying.Cancel(ctx, "a")
 			require.NoError(t, err)
@@ -118,17 +118,17 @@ func TestNoDoubleCreation(t *testing.T) {
 	for i, create := range creations {
 		f.failFirst(1, cutAfter)
 		require.ErrorIs(t, create(), client.ErrUnsure)
-		require.Len(t, f.arrived(), 1)
+		require.Len(t, f.received(), 1)
 		f.failFirst(1, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		})
 		require.ErrorIs(t, create(), client.ErrUnsure)
-		require.Len(t, f.arrived(), 1)
+		require.Len(t, f.received(), 1)
 		f.failFirst(1, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			w.WriteHeader(http.StatusTooManyRequests)
 		})
 		err := create()
-		require.Len(t, f.arrived(), 2, "%d: %v", i, err)
+		require.Len(t, f.received(), 2, "%d: %v", i, err)
 		require.NotErrorIs(t, err, client.ErrUnsure)
 	}
 	i, err := f.GetSchedule(ctx, "s")
@@ -234,7 +234,7 @@ func TestForeignReplies(t *testing.T) {
 				require.Equal(t, kind == c.kind, e.Is(kind), kind)
 			}
 			require.Equal(t, c.unsure, e.Is(client.ErrUnsure))
-			require.Len(t, f.arrived(), c.attempts)
+			require.Len(t, f.received(), c.attempts)
 		})
 	}
 }
@@ -255,19 +255,19 @@ func TestStoreErrors(t *testing.T) {
 	require.ErrorIs(t, err, client.ErrFull)
 	require.EqualError(t, err, "client: POST /timers: it did not answer (504 unsure, full)")
 	require.Equal(t, []client.Receipt{{Key: "a", Result: client.Created, Due: noon}, {Key: "b", Result: client.Unanswered}}, receipts)
-	require.Len(t, f.arrived(), 1) // a has its receipt
+	require.Len(t, f.received(), 1) // a has its receipt
 	_, err = retrying.ScheduleMany(ctx, []client.Timer{timer("a", 0)})
 	require.ErrorContains(t, err, "the reply has 2 results, must have 1")
 
 	answer(504, `{"error":{"code":"unsure","message":"it did not answer"}}`)
 	_, err = retrying.Schedule(ctx, timer("a", 0))
 	require.ErrorIs(t, err, client.ErrUnsure)
-	require.Len(t, f.arrived(), 3)
+	require.Len(t, f.received(), 3)
 	answer(504, `{"error":{"code":"unconfirmed","message":"0 of 1 replicas"}}`)
 	_, err = retrying.Cancel(ctx, "a")
 	require.ErrorIs(t, err, client.ErrUnconfirmed)
 	require.NotErrorIs(t, err, client.ErrUnsure)
-	require.Len(t, f.arrived(), 1) // the change was made
+	require.Len(t, f.received(), 1) // the change was made
 	_, err = retrying.Requeue(ctx, "a")
 	require.NotErrorIs(t, err, client.ErrUnsure)
 	answer(503, `{"error":{"code":"NO_UPSTREAM","message":"of a gateway"}}`)
@@ -276,7 +276,7 @@ func TestStoreErrors(t *testing.T) {
 	answer(503, `{"error":{"code":"closed","message":"closed"}}`)
 	_, err = retrying.Cancel(ctx, "a")
 	require.NotErrorIs(t, err, client.ErrUnsure)
-	require.Len(t, f.arrived(), 3)
+	require.Len(t, f.received(), 3)
 	answer(409, `{"error":{"code":"problem","message":"unknown zone"}}`)
 	require.ErrorIs(t, retrying.ResumeSchedule(ctx, "a"), client.ErrProblem)
 	answer(502, `{"error":{"code":"store","message":"broken"},"count":7}`)
@@ -284,7 +284,7 @@ func TestStoreErrors(t *testing.T) {
 	require.Equal(t, 7, n)
 	require.ErrorIs(t, err, client.ErrUnavailable)
 	require.ErrorIs(t, err, client.ErrUnsure)
-	require.Len(t, f.arrived(), 1)
+	require.Len(t, f.received(), 1)
 	answer(200, `{"timers":[],"next":"x"}`)
 	n = 0
 	for _, err := range retrying.List(ctx, client.Query{}) {

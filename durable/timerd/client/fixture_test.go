@@ -32,7 +32,7 @@ type fixture struct {
 	store store.Store
 
 	mu       sync.Mutex
-	requests []*http.Request // arrived ones
+	requests []*http.Request // received so far
 	// fail, if set, replaces the API, which it gets as next.
 	fail func(w http.ResponseWriter, r *http.Request, next http.Handler)
 }
@@ -72,8 +72,8 @@ func newClient(t *testing.T, url string, o client.Options) *client.Client {
 	return c
 }
 
-// arrived returns the requests so far.
-func (f *fixture) arrived() []*http.Request {
+// received returns the requests so far.
+func (f *fixture) received() []*http.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.requests)
@@ -89,7 +89,7 @@ func (f *fixture) claim(key string) store.Lease {
 	return c.Leases[0]
 }
 
-func (f *fixture) makeDead(l store.Lease, text string) {
+func (f *fixture) deadLetter(l store.Lease, text string) {
 	f.t.Helper()
 	_, _, err := f.store.End(f.t.Context(), store.ShardOf(l.Key, shards), []store.End{{Holder: l.Holder, Kind: store.DeadLetter, Error: text}})
 	require.NoError(f.t, err)

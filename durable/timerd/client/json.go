@@ -75,7 +75,7 @@ func payloadOf(field, topic string, c Callback, body []byte, ifAbsent bool) (pay
 func checkTexts(field string, texts ...string) error {
 	for i := 0; i < len(texts); i += 2 {
 		if !utf8.ValidString(texts[i+1]) {
-			return invalid(fmt.Sprintf("%s.%s", field, texts[i]), shown(texts[i+1]), "UTF-8")
+			return invalid(fmt.Sprintf("%s.%s", field, texts[i]), quoteShort(texts[i+1]), "UTF-8")
 		}
 	}
 	return nil
@@ -121,13 +121,13 @@ type receipt struct {
 	Due    time.Time `json:"due"`
 }
 
-func (r *receipt) understood() bool { return r.Result != "" }
+func (r *receipt) valid() bool { return r.Result != "" }
 
 type batch struct {
 	Timers []receipt `json:"timers"`
 }
 
-func (b *batch) understood() bool { return b.Timers != nil }
+func (b *batch) valid() bool { return b.Timers != nil }
 
 type timerInfo struct {
 	Key          string    `json:"key"`
@@ -148,7 +148,7 @@ type timerInfo struct {
 	content
 }
 
-func (t *timerInfo) understood() bool { return t.Path != "" }
+func (t *timerInfo) valid() bool { return t.Path != "" }
 
 func (t *timerInfo) info() TimerInfo {
 	return TimerInfo{
@@ -164,7 +164,7 @@ type timerPage struct {
 	Next   string      `json:"next"`
 }
 
-func (p *timerPage) understood() bool { return p.Timers != nil }
+func (p *timerPage) valid() bool { return p.Timers != nil }
 
 // recurrence has the fields of a schedule that determine its planned times.
 type recurrence struct {
@@ -235,14 +235,14 @@ type scheduleResult struct {
 	Count     int         `json:"count"`
 }
 
-func (r *scheduleResult) understood() bool { return r.Result != "" }
+func (r *scheduleResult) valid() bool { return r.Result != "" }
 
 type planned struct {
 	Next    []time.Time `json:"next"`
 	Warning string      `json:"warning"`
 }
 
-func (p *planned) understood() bool { return p.Next != nil }
+func (p *planned) valid() bool { return p.Next != nil }
 
 type scheduleInfo struct {
 	Key       string        `json:"key"`
@@ -275,7 +275,7 @@ type occurrence struct {
 	Error     string          `json:"error"`
 }
 
-func (s *scheduleInfo) understood() bool { return s.Path != "" }
+func (s *scheduleInfo) valid() bool { return s.Path != "" }
 
 func (s *scheduleInfo) info() ScheduleInfo {
 	i := ScheduleInfo{
@@ -304,4 +304,4 @@ type schedulePage struct {
 	Next      string         `json:"next"`
 }
 
-func (p *schedulePage) understood() bool { return p.Schedules != nil }
+func (p *schedulePage) valid() bool { return p.Schedules != nil }

@@ -52,7 +52,7 @@ func (c *Client) Schedules(ctx context.Context, o ListOptions) iter.Seq2[Schedul
 
 // page is a page of a list of T.
 type page[T any] interface {
-	understood
+	valid
 	values() iter.Seq[T]
 	next() string // cursor of the next page; empty on the last page
 }
@@ -93,7 +93,7 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values, 
 		query.Set("limit", strconv.Itoa(size))
 		for after := ""; ; {
 			p := newPage()
-			if _, err := c.call(ctx, request{method: http.MethodGet, path: path + "?" + query.Encode(), kind: reads}, p); err != nil {
+			if _, err := c.call(ctx, request{method: http.MethodGet, path: path + "?" + query.Encode(), kind: readOnly}, p); err != nil {
 				yield(none, err)
 				return
 			}

@@ -71,7 +71,7 @@ func TestEveryRoute(t *testing.T) {
 		mux := http.NewServeMux()
 		mux.Handle(pattern, http.NotFoundHandler())
 		used := false
-		for _, r := range f.arrived() {
+		for _, r := range f.received() {
 			if _, matched := mux.Handler(r); matched == pattern {
 				used = true
 			}

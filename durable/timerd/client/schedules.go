@@ -156,7 +156,7 @@ func (c *Client) GetSchedule(ctx context.Context, key string) (ScheduleInfo, err
 		return ScheduleInfo{}, err
 	}
 	var reply scheduleInfo
-	if _, err := c.call(ctx, request{method: http.MethodGet, path: schedulePath(key), kind: reads}, &reply); err != nil {
+	if _, err := c.call(ctx, request{method: http.MethodGet, path: schedulePath(key), kind: readOnly}, &reply); err != nil {
 		return ScheduleInfo{}, err
 	}
 	return reply.info(), nil
@@ -191,7 +191,7 @@ func (c *Client) ResumeSchedule(ctx context.Context, key string) error {
 
 // changeSchedule makes a request whose repetition is harmless. suffix is the rest of the path.
 func (c *Client) changeSchedule(ctx context.Context, method, key, suffix string, body any) (ScheduleReceipt, error) {
-	r, repeated, err := c.schedule(ctx, request{method: method, path: schedulePath(key) + suffix, body: body, kind: sets}, key)
+	r, repeated, err := c.schedule(ctx, request{method: method, path: schedulePath(key) + suffix, body: body, kind: idempotent}, key)
 	if err != nil {
 		return ScheduleReceipt{}, err
 	}
@@ -209,7 +209,7 @@ func (c *Client) schedule(ctx context.Context, r request, key string) (reply sch
 // TriggerSchedule creates an occurrence that is due now, regardless of the plan and of a pause, and
 // returns it.
 func (c *Client) TriggerSchedule(ctx context.Context, key string) (Occurrence, error) {
-	r, _, err := c.schedule(ctx, request{method: http.MethodPost, path: schedulePath(key) + "/trigger", kind: creates}, key)
+	r, _, err := c.schedule(ctx, request{method: http.MethodPost, path: schedulePath(key) + "/trigger", kind: nonIdempotent}, key)
 	if err != nil {
 		return Occurrence{}, err
 	}
@@ -221,7 +221,7 @@ func (c *Client) TriggerSchedule(ctx context.Context, key string) (Occurrence, e
 // number that timerd reports as created before the failure.
 func (c *Client) BackfillSchedule(ctx context.Context, key string, from, to time.Time) (int, error) {
 	r, _, err := c.schedule(ctx, request{
-		method: http.MethodPost, path: schedulePath(key) + "/backfill", body: interval{From: from, To: to}, kind: creates,
+		method: http.MethodPost, path: schedulePath(key) + "/backfill", body: interval{From: from, To: to}, kind: nonIdempotent,
 	}, key)
 	if e, ok := err.(*Error); ok { //nolint:errorlint // call returns it unwrapped
 		return e.count, err
@@ -239,7 +239,7 @@ func (c *Client) PreviewSchedule(ctx context.Context, s Schedule, from time.Time
 	}
 	var reply planned
 	_, err = c.call(ctx, request{
-		method: http.MethodPost, path: "/schedules/preview", body: previewJSON{recurrence: r, From: from, Count: count}, kind: reads,
+		method: http.MethodPost, path: "/schedules/preview", body: previewJSON{recurrence: r, From: from, Count: count}, kind: readOnly,
 	}, &reply)
 	return Preview(reply), err
 }

@@ -52,7 +52,7 @@ func TestSchedule(t *testing.T) {
 	require.True(t, noon.Equal(got.Planned))
 	require.Equal(t, sent.Callback, got.Callback)
 	require.Equal(t, sent.Body, got.Body)
-	f.makeDead(f.claim("re/port"), "no")
+	f.deadLetter(f.claim("re/port"), "no")
 	dead := collect(t, f.List(ctx, client.Query{State: client.Dead}))
 	require.Len(t, dead, 1)
 	purged, err := f.Purge(ctx, dead[0].Key)

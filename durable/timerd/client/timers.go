@@ -108,7 +108,7 @@ func (c *Client) Schedule(ctx context.Context, t Timer) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	return c.change(ctx, request{method: http.MethodPut, path: timerPath(t.Key), body: w, kind: sets}, t.Key)
+	return c.change(ctx, request{method: http.MethodPut, path: timerPath(t.Key), body: w, kind: idempotent}, t.Key)
 }
 
 // ScheduleMany schedules 1 to MaxTimers timers in one request. Each is independent: timerd can add
@@ -130,12 +130,12 @@ func (c *Client) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, e
 			return nil, err
 		}
 		if w.Key = timers[i].Key; !utf8.ValidString(w.Key) {
-			return nil, invalid(field+".Key", shown(w.Key), "UTF-8; Schedule takes any bytes")
+			return nil, invalid(field+".Key", quoteShort(w.Key), "UTF-8; Schedule takes any bytes")
 		}
 		body.Timers = append(body.Timers, *w)
 	}
 	var reply batch
-	repeated, err := c.call(ctx, request{method: http.MethodPost, path: "/timers", body: body, kind: sets}, &reply)
+	repeated, err := c.call(ctx, request{method: http.MethodPost, path: "/timers", body: body, kind: idempotent}, &reply)
 	if e, ok := err.(*Error); ok { //nolint:errorlint // call returns it unwrapped
 		reply.Timers = e.receipts
 	}
@@ -160,7 +160,7 @@ func (c *Client) Get(ctx context.Context, key string) (TimerInfo, error) {
 	if err := checkKey(key); err != nil {
 		return TimerInfo{}, err
 	}
-	if _, err := c.call(ctx, request{method: http.MethodGet, path: timerPath(key), kind: reads}, &reply); err != nil {
+	if _, err := c.call(ctx, request{method: http.MethodGet, path: timerPath(key), kind: readOnly}, &reply); err != nil {
 		return TimerInfo{}, err
 	}
 	return reply.info(), nil
@@ -168,28 +168,28 @@ func (c *Client) Get(ctx context.Context, key string) (TimerInfo, error) {
 
 // Reset moves a waiting timer; its attempts stay. The result is Moved, Running or Absent.
 func (c *Client) Reset(ctx context.Context, key string, after time.Duration) (Receipt, error) {
-	return c.change(ctx, request{method: http.MethodPatch, path: timerPath(key), body: when{After: after.String()}, kind: sets}, key)
+	return c.change(ctx, request{method: http.MethodPatch, path: timerPath(key), body: when{After: after.String()}, kind: idempotent}, key)
 }
 
 // ResetAt is Reset to a point in time.
 func (c *Client) ResetAt(ctx context.Context, key string, at time.Time) (Receipt, error) {
-	return c.change(ctx, request{method: http.MethodPatch, path: timerPath(key), body: when{At: timeText(at)}, kind: sets}, key)
+	return c.change(ctx, request{method: http.MethodPatch, path: timerPath(key), body: when{At: timeText(at)}, kind: idempotent}, key)
 }
 
 // Cancel cancels a timer. The result is Cancelled, Running or NotFound.
 func (c *Client) Cancel(ctx context.Context, key string) (Receipt, error) {
-	return c.change(ctx, request{method: http.MethodDelete, path: timerPath(key), kind: sets}, key)
+	return c.change(ctx, request{method: http.MethodDelete, path: timerPath(key), kind: idempotent}, key)
 }
 
 // Requeue makes a dead letter due now, with attempts from 0. The result is Requeued, Exists or
 // Absent.
 func (c *Client) Requeue(ctx context.Context, key string) (Receipt, error) {
-	return c.change(ctx, request{method: http.MethodPost, path: "/dead/" + escape(key), kind: creates}, key)
+	return c.change(ctx, request{method: http.MethodPost, path: "/dead/" + escape(key), kind: nonIdempotent}, key)
 }
 
 // Purge removes a dead letter. The result is Purged or Absent.
 func (c *Client) Purge(ctx context.Context, key string) (Receipt, error) {
-	return c.change(ctx, request{method: http.MethodDelete, path: "/dead/" + escape(key), kind: sets}, key)
+	return c.change(ctx, request{method: http.MethodDelete, path: "/dead/" + escape(key), kind: idempotent}, key)
 }
 
 // change makes a request whose answer is a receipt.

@@ -83,7 +83,7 @@ func TestDeadLetters(t *testing.T) {
 	for range 2 {
 		_, err := f.Schedule(ctx, timer("a", 0))
 		require.NoError(t, err)
-		f.makeDead(f.claim("a"), "no")
+		f.deadLetter(f.claim("a"), "no")
 		dead := collect(t, f.List(ctx, client.Query{State: client.Dead}))
 		require.Len(t, dead, 1)
 		require.Equal(t, "no", dead[0].LastError)
@@ -97,10 +97,10 @@ func TestDeadLetters(t *testing.T) {
 	f.is(client.Exists, r, err)
 	r, err = f.Requeue(ctx, "b")
 	f.is(client.Absent, r, err)
-	f.makeDead(f.claim("a"), "no")
+	f.deadLetter(f.claim("a"), "no")
 	r, err = f.Schedule(ctx, timer("a", 0))
 	f.is(client.ReplacedDeadLetter, r, err)
-	f.makeDead(f.claim("a"), "no")
+	f.deadLetter(f.claim("a"), "no")
 	r, err = f.Purge(ctx, "a")
 	f.is(client.Purged, r, err)
 	r, err = f.Purge(ctx, "a")
@@ -191,11 +191,11 @@ func TestList(t *testing.T) {
 			require.True(t, a.Due.Before(b.Due) || a.Due.Equal(b.Due) && a.Key < b.Key)
 		}
 	}
-	before := len(f.arrived())
+	before := len(f.received())
 	for range f.List(ctx, client.Query{ListOptions: client.ListOptions{PageSize: 7}}) {
 		break
 	}
-	require.Len(t, f.arrived(), before+1)
+	require.Len(t, f.received(), before+1)
 	require.NoError(t, f.store.Close())
 	for _, err := range f.List(ctx, client.Query{}) {
 		require.ErrorIs(t, err, client.ErrUnavailable)
@@ -257,7 +257,7 @@ func TestToken(t *testing.T) {
 	f, ctx := newFixture(t, store.Limits{}, "0123456789abcdef"), t.Context()
 	_, err := f.Schedule(ctx, timer("a", 0))
 	require.NoError(t, err)
-	other, err := client.New("http://"+f.arrived()[0].Host, client.Options{Token: "x"})
+	other, err := client.New("http://"+f.received()[0].Host, client.Options{Token: "x"})
 	require.NoError(t, err)
 	defer other.CloseIdleConnections()
 	require.NoError(t, other.Ping(ctx))

@@ -41,13 +41,13 @@ type workerList struct {
 	Workers []WorkerInfo `json:"workers"`
 }
 
-func (l *workerList) understood() bool { return l.Workers != nil }
+func (l *workerList) valid() bool { return l.Workers != nil }
 
 // Workers returns the workers of all processes that share timerd's store, by name: the live ones
 // and, for an hour, those that died without leaving; at most a thousand of the latter.
 func (c *Client) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	var l workerList
-	if _, err := c.call(ctx, request{method: http.MethodGet, path: "/workers", kind: reads}, &l); err != nil {
+	if _, err := c.call(ctx, request{method: http.MethodGet, path: "/workers", kind: readOnly}, &l); err != nil {
 		return nil, err
 	}
 	return l.Workers, nil

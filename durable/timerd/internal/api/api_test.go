@@ -76,7 +76,7 @@ func (f *fixture) do(method, path, body string) (int, string) {
 	return w.Code, strings.TrimSuffix(w.Body.String(), "\n")
 }
 
-func (f *fixture) is(status int, reply string, method, path, body string) {
+func (f *fixture) expect(status int, reply string, method, path, body string) {
 	f.t.Helper()
 	gotStatus, got := f.do(method, path, body)
 	require.Equal(f.t, fmt.Sprint(status, " ", reply), fmt.Sprint(gotStatus, " ", got), "%s %s %s", method, path, body)
@@ -102,7 +102,7 @@ const callback = `"callback":{"url":"http://example.com/done"}`
 
 func TestPutGetDelete(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
-	f.is(201, `{"key":"order/7","result":"created","due":"2030-01-02T12:01:30.000Z"}`, "PUT", "/timers/order%2F7",
+	f.expect(201, `{"key":"order/7","result":"created","due":"2030-01-02T12:01:30.000Z"}`, "PUT", "/timers/order%2F7",
 		`{"after":"1m30s","topic":"orders","callback":{"url":"http://example.com/done?a&b","method":"PUT","headers":{"X-A":"b"},"timeout":"5s"},"body":"{\"a\":1}"}`)
 	status, reply := f.do("GET", "/timers/order%2F7", "")
 	require.Equal(t, 200, status)
@@ -124,22 +124,22 @@ func TestPutGetDelete(t *testing.T) {
 	require.Equal(t, webhook.Call{Method: "PUT", URL: "http://example.com/done?a&b", Headers: map[string]string{"X-A": "b"}, Timeout: 5 * time.Second, Body: []byte(`{"a":1}`)}, call)
 	require.Equal(t, "orders", lease.Topic)
 
-	f.is(200, `{"key":"order/7","result":"succeeds","due":"2030-01-02T12:02:00.000Z"}`, "PUT", "/timers/order%2F7", `{"at":"2030-01-02T13:02:00+01:00",`+callback+`}`)
+	f.expect(200, `{"key":"order/7","result":"succeeds","due":"2030-01-02T12:02:00.000Z"}`, "PUT", "/timers/order%2F7", `{"at":"2030-01-02T13:02:00+01:00",`+callback+`}`)
 	_, reply = f.do("GET", "/timers/order%2F7", "")
 	require.Contains(t, reply, `"state":"leased"`)
 	require.Contains(t, reply, `"lease_end":"2030-01-02T12:02:30.000Z","successor_due":"2030-01-02T12:02:00.000Z"`)
 
 	// D4: the three answers.
-	f.is(202, `{"key":"order/7","result":"running"}`, "DELETE", "/timers/order%2F7", "")
+	f.expect(202, `{"key":"order/7","result":"running"}`, "DELETE", "/timers/order%2F7", "")
 	_, reply = f.do("GET", "/timers/order%2F7", "")
 	require.Contains(t, reply, `"cancelled":true`)
 	f.end(lease, store.Done, "")
-	f.is(404, `{"key":"order/7","result":"not found"}`, "DELETE", "/timers/order%2F7", "")
-	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/timers/order%2F7", "")
-	f.is(201, `{"key":"a","result":"created","due":"2030-01-02T12:01:30.000Z"}`, "PUT", "/timers/a", `{"after":"0s",`+callback+`}`)
+	f.expect(404, `{"key":"order/7","result":"not found"}`, "DELETE", "/timers/order%2F7", "")
+	f.expect(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/timers/order%2F7", "")
+	f.expect(201, `{"key":"a","result":"created","due":"2030-01-02T12:01:30.000Z"}`, "PUT", "/timers/a", `{"after":"0s",`+callback+`}`)
 	_, reply = f.do("GET", "/timers/a", "")
 	require.Contains(t, reply, `"callback":{"url":"http://example.com/done"}}`) // no field that the request did not have
-	f.is(200, `{"key":"a","result":"cancelled"}`, "DELETE", "/timers/a", "")
+	f.expect(200, `{"key":"a","result":"cancelled"}`, "DELETE", "/timers/a", "")
 }
 
 // D8: scheduling the same key again.
@@ -158,7 +158,7 @@ func TestPutAgain(t *testing.T) {
 	for store.ShardOf(other, shards) != store.ShardOf("a", shards) {
 		other += "b"
 	}
-	f.is(507, `{"error":{"code":"full","message":"durable: no more timers can be held"}}`, "PUT", "/timers/"+other, `{"after":"1h",`+callback+`}`)
+	f.expect(507, `{"error":{"code":"full","message":"durable: no more timers can be held"}}`, "PUT", "/timers/"+other, `{"after":"1h",`+callback+`}`)
 	f.now = noon.Add(time.Hour)
 	f.end(f.claim("a"), store.DeadLetter, "no")
 	put(200, `"result":"replaced dead letter"`, "")
@@ -202,19 +202,19 @@ func TestBodyThatIsNoCall(t *testing.T) {
 
 func TestReschedule(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
-	f.is(404, `{"key":"a","result":"absent"}`, "PATCH", "/timers/a", `{"after":"1h"}`)
+	f.expect(404, `{"key":"a","result":"absent"}`, "PATCH", "/timers/a", `{"after":"1h"}`)
 	f.do("PUT", "/timers/a", `{"after":"1h",`+callback+`}`)
-	f.is(200, `{"key":"a","result":"moved"}`, "PATCH", "/timers/a", `{"after":"2h"}`)
+	f.expect(200, `{"key":"a","result":"moved"}`, "PATCH", "/timers/a", `{"after":"2h"}`)
 	_, reply := f.do("GET", "/timers/a", "")
 	require.Contains(t, reply, `"due":"2030-01-02T14:00:00.000Z"`)
-	f.is(200, `{"key":"a","result":"moved"}`, "PATCH", "/timers/a", `{"at":"2030-01-02T12:00:00Z"}`)
+	f.expect(200, `{"key":"a","result":"moved"}`, "PATCH", "/timers/a", `{"at":"2030-01-02T12:00:00Z"}`)
 	f.claim("a")
-	f.is(409, `{"key":"a","result":"running"}`, "PATCH", "/timers/a", `{"after":"2h"}`)
+	f.expect(409, `{"key":"a","result":"running"}`, "PATCH", "/timers/a", `{"after":"2h"}`)
 }
 
 func TestBatch(t *testing.T) {
 	f := newFixture(t, store.Limits{MaxPending: 1}, "")
-	f.is(200, `{"timers":[{"key":"a","result":"created","due":"2030-01-02T13:00:00.000Z"},{"key":"a","result":"replaced","due":"2030-01-02T14:00:00.000Z"}]}`,
+	f.expect(200, `{"timers":[{"key":"a","result":"created","due":"2030-01-02T13:00:00.000Z"},{"key":"a","result":"replaced","due":"2030-01-02T14:00:00.000Z"}]}`,
 		"POST", "/timers", `{"timers":[{"key":"a","after":"1h",`+callback+`},{"key":"a","after":"2h",`+callback+`}]}`)
 	var all []string
 	for i := range 10 {
@@ -224,9 +224,9 @@ func TestBatch(t *testing.T) {
 	require.Equal(t, 200, status, reply)
 	require.Equal(t, shards-1, strings.Count(reply, `"created"`))
 	require.Equal(t, 10-shards+1, strings.Count(reply, `"refused"`))
-	f.is(400, `{"error":{"code":"invalid","message":"timers[1].after is \"x\", must be a duration of 0s or more, such as 1m30s","field":"timers[1].after","value":"\"x\"","range":"a duration of 0s or more, such as 1m30s"}}`,
+	f.expect(400, `{"error":{"code":"invalid","message":"timers[1].after is \"x\", must be a duration of 0s or more, such as 1m30s","field":"timers[1].after","value":"\"x\"","range":"a duration of 0s or more, such as 1m30s"}}`,
 		"POST", "/timers", `{"timers":[{"key":"b","after":"1h",`+callback+`},{"key":"c","after":"x",`+callback+`}]}`)
-	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/timers/b", "") // nothing was scheduled
+	f.expect(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/timers/b", "") // nothing was scheduled
 }
 
 // Each error names the field, its value and its range.

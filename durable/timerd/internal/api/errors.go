@@ -40,13 +40,13 @@ func quote(s string) string { return strictjson.Quote(s) }
 func lengthOf(n int) string { return fmt.Sprintf("%d bytes long", n) }
 
 // within prefixes the name of an error's field with the field's place in the request.
-func within(place string, err error) error {
+func within(prefix string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) || e.Field == "" {
 		return err
 	}
 	f := *e
-	f.Field = place + e.Field
+	f.Field = prefix + e.Field
 	f.Message = strings.Replace(e.Message, e.Field, f.Field, 1)
 	return &f
 }

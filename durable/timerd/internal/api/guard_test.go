@@ -21,14 +21,14 @@ func TestToken(t *testing.T) {
 	for _, path := range []string{"/timers", "/timers/a", "/dead", "/metrics", "/elsewhere"} {
 		for _, value := range []string{"", token, "Bearer", "Bearer ", "Bearer a token of some", "Bearer " + token + "x", "Basic " + token} {
 			f.header = http.Header{"Authorization": {value}}
-			f.is(401, `{"error":{"code":"token","message":"the request has no valid token: Authorization: Bearer …"}}`, "GET", path, "")
+			f.expect(401, `{"error":{"code":"token","message":"the request has no valid token: Authorization: Bearer …"}}`, "GET", path, "")
 		}
 	}
 	f.header = http.Header{}
-	f.is(200, `{"status":"ok"}`, "GET", "/healthz", "") // for monitoring, without a token
+	f.expect(200, `{"status":"ok"}`, "GET", "/healthz", "") // for monitoring, without a token
 	for _, value := range []string{"Bearer " + token, "bearer " + token} {
 		f.header = http.Header{"Authorization": {value}, "Host": {"timerd.example.com"}}
-		f.is(200, `{"timers":[]}`, "GET", "/timers", "")
+		f.expect(200, `{"timers":[]}`, "GET", "/timers", "")
 	}
 }
 
@@ -38,7 +38,7 @@ func TestBrowsersAreRefused(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	for _, host := range []string{"127.0.0.1", "127.0.0.1:7717", "[::1]:7717", "localhost", "LOCALHOST:7717"} {
 		f.header = http.Header{"Host": {host}}
-		f.is(200, `{"timers":[]}`, "GET", "/timers", "")
+		f.expect(200, `{"timers":[]}`, "GET", "/timers", "")
 	}
 	for _, host := range []string{"rebind.example.com", "rebind.example.com:7717", "127.0.0.1.example.com"} {
 		f.header = http.Header{"Host": {host}}
@@ -50,13 +50,13 @@ func TestBrowsersAreRefused(t *testing.T) {
 	status, _ := f.do("POST", "/timers", `{"timers":[{"key":"a","after":"1s",`+callback+`}]}`)
 	require.Equal(t, 403, status)
 	f.header = http.Header{}
-	f.is(200, `{"timers":[]}`, "GET", "/timers", "")
+	f.expect(200, `{"timers":[]}`, "GET", "/timers", "")
 }
 
 // GET /metrics is the handler from the Options, behind the server's guard.
 func TestMetrics(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
-	f.is(404, `{"error":{"code":"no_route","message":"there is no GET \"/metrics\""}}`, "GET", "/metrics", "")
+	f.expect(404, `{"error":{"code":"no_route","message":"there is no GET \"/metrics\""}}`, "GET", "/metrics", "")
 	s, err := New(Options{Timers: f.server.o.Timers, Token: token, Metrics: http.NotFoundHandler()})
 	require.NoError(t, err)
 	f.server = s

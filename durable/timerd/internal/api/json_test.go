@@ -38,7 +38,7 @@ func TestInvalidUTF8(t *testing.T) {
 			{"callback.timeout", "valid UTF-8", `"after":"1h","callback":{"url":"http://a/","timeout":"` + bad + `"}`},
 			{"callback.headers.X", "valid UTF-8", `"after":"1h","callback":{"url":"http://a/","headers":{"X":"` + bad + `"}}`},
 		} {
-			for place, request := range map[string][3]string{
+			for prefix, request := range map[string][3]string{
 				"":           {"PUT", "/timers/a", "{" + c.timer + "}"},
 				"timers[1].": {"POST", "/timers", `{"timers":[{"key":"k","after":"1h",` + callback + `},{` + c.timer + `}]}`},
 			} {
@@ -46,8 +46,8 @@ func TestInvalidUTF8(t *testing.T) {
 				require.Equal(t, 400, status, "%q: %s", request[2], reply)
 				e := failure(t, reply)
 				require.Equal(t, Error{
-					Code: "invalid", Field: place + c.field, Value: "not valid UTF-8", Range: c.must,
-					Message: place + c.field + " is not valid UTF-8, must be " + c.must,
+					Code: "invalid", Field: prefix + c.field, Value: "not valid UTF-8", Range: c.must,
+					Message: prefix + c.field + " is not valid UTF-8, must be " + c.must,
 				}, e)
 			}
 		}
@@ -69,7 +69,7 @@ func TestText(t *testing.T) {
 		`ä€😀`: "ä€😀", `\u00e4\u20AC\ud83d\ude00`: "ä€😀", `\ufffd\uFFFD�`: "\ufffd\ufffd\ufffd", `\"\\\/\b\f\n\r\t\u0000`: "\"\\/\b\f\n\r\t\x00",
 		`\\ud800`: `\ud800`, `\\\\u`: `\\u`, `\u2028`: "\u2028", "\u2029": "\u2029", "\x7f": "\x7f", ``: "",
 	} {
-		f.is(201, `{"key":"a","result":"created","due":"2030-01-02T13:00:00.000Z"}`, "PUT", "/timers/a", `{"after":"1h",`+callback+`,"body":"`+in+`"}`)
+		f.expect(201, `{"key":"a","result":"created","due":"2030-01-02T13:00:00.000Z"}`, "PUT", "/timers/a", `{"after":"1h",`+callback+`,"body":"`+in+`"}`)
 		_, reply := f.do("GET", "/timers/a", "")
 		var i Info
 		require.NoError(t, json.Unmarshal([]byte(reply), &i))
@@ -157,13 +157,13 @@ func TestJSON(t *testing.T) {
 		require.Equal(t, 400, status, body)
 		require.Contains(t, failure(t, reply).Message, want, body)
 	}
-	f.is(201, `{"key":"a","result":"created","due":"2030-01-02T13:00:00.000Z"}`, "PUT", "/timers/a",
+	f.expect(201, `{"key":"a","result":"created","due":"2030-01-02T13:00:00.000Z"}`, "PUT", "/timers/a",
 		"\n{\"key\":null , \"at\":null,\"after\":\"1\\u0068\",\"topic\":null,\"body\":null,\"body_base64\":\"Y\\nQ==\",\"if_absent\":true,"+
 			"\"callback\":{\"url\":\"http:\\/\\/a\",\"method\":null,\"headers\":{},\"timeout\":null}}\n")
 	_, reply := f.do("PATCH", "/timers/a", `{"after":"1h","topic":"b"}`)
 	require.Contains(t, reply, "topic is a field, must be absent")
-	f.is(409, `{"key":"a","result":"exists"}`, "PUT", "/timers/a", `{"after":"1h","if_absent":true,`+callback+`}`)
-	f.is(200, `{"key":"a","result":"replaced","due":"2030-01-02T13:00:00.000Z"}`, "PUT", "/timers/a", `{"after":"1h","if_absent":false,`+callback+`}`)
+	f.expect(409, `{"key":"a","result":"exists"}`, "PUT", "/timers/a", `{"after":"1h","if_absent":true,`+callback+`}`)
+	f.expect(200, `{"key":"a","result":"replaced","due":"2030-01-02T13:00:00.000Z"}`, "PUT", "/timers/a", `{"after":"1h","if_absent":false,`+callback+`}`)
 }
 
 // The error about too many headers names the timer of a batch.
@@ -176,15 +176,15 @@ func TestTooManyHeaders(t *testing.T) {
 	timer := func(headers string) string {
 		return `{"key":"a","after":"1h","callback":{"url":"http://a","headers":{` + headers + `}}}`
 	}
-	for place, request := range map[string][3]string{
+	for prefix, request := range map[string][3]string{
 		"":           {"PUT", "/timers/a", timer(headers)},
 		"timers[1].": {"POST", "/timers", `{"timers":[` + timer("") + `,` + timer(headers) + `]}`},
 	} {
 		status, reply := f.do(request[0], request[1], request[2])
 		require.Equal(t, 400, status, reply)
 		require.Equal(t, Error{
-			Code: "invalid", Field: place + "callback.headers", Value: "more than 32 of them", Range: "at most 32",
-			Message: place + "callback.headers is more than 32 of them, must be at most 32",
+			Code: "invalid", Field: prefix + "callback.headers", Value: "more than 32 of them", Range: "at most 32",
+			Message: prefix + "callback.headers is more than 32 of them, must be at most 32",
 		}, failure(t, reply))
 	}
 }

@@ -74,8 +74,8 @@ func TestListOfOneShard(t *testing.T) {
 
 func TestEmptyList(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
-	f.is(200, `{"timers":[]}`, "GET", "/timers", "")
-	f.is(200, `{"timers":[]}`, "GET", "/dead", "")
+	f.expect(200, `{"timers":[]}`, "GET", "/timers", "")
+	f.expect(200, `{"timers":[]}`, "GET", "/dead", "")
 }
 
 // D9: dead letters are listed, requeued and purged.
@@ -97,14 +97,14 @@ func TestDeadLetters(t *testing.T) {
 	p = f.page("/dead?limit=2")
 	require.Equal(t, "a", f.page("/dead?limit=2&after=" + p.Next).Timers[0].Key)
 
-	f.is(404, `{"key":"b/b","result":"not found"}`, "DELETE", "/timers/b%2Fb", "") // D4: a dead letter too
-	f.is(200, `{"key":"b/b","result":"requeued"}`, "POST", "/dead/b%2Fb", "")
-	f.is(409, `{"key":"b/b","result":"exists"}`, "POST", "/dead/b%2Fb", "")
-	f.is(404, `{"key":"x","result":"absent"}`, "POST", "/dead/x", "")
+	f.expect(404, `{"key":"b/b","result":"not found"}`, "DELETE", "/timers/b%2Fb", "") // D4: a dead letter too
+	f.expect(200, `{"key":"b/b","result":"requeued"}`, "POST", "/dead/b%2Fb", "")
+	f.expect(409, `{"key":"b/b","result":"exists"}`, "POST", "/dead/b%2Fb", "")
+	f.expect(404, `{"key":"x","result":"absent"}`, "POST", "/dead/x", "")
 	require.Equal(t, 1, f.claim("b/b").Attempt)
-	f.is(200, `{"key":"a","result":"purged"}`, "DELETE", "/dead/a", "")
-	f.is(404, `{"key":"a","result":"absent"}`, "DELETE", "/dead/a", "")
-	f.is(404, `{"key":"b/b","result":"absent"}`, "DELETE", "/dead/b%2Fb", "") // the key has a timer again
+	f.expect(200, `{"key":"a","result":"purged"}`, "DELETE", "/dead/a", "")
+	f.expect(404, `{"key":"a","result":"absent"}`, "DELETE", "/dead/a", "")
+	f.expect(404, `{"key":"b/b","result":"absent"}`, "DELETE", "/dead/b%2Fb", "") // the key has a timer again
 	require.Len(t, f.page("/dead").Timers, 1)
 }
 
@@ -184,7 +184,7 @@ func TestListFilters(t *testing.T) {
 func TestEmptyParameters(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	for _, query := range []string{"?limit=", "?after=", "?limit=&after=", "?", "?&", "?limit=%31"} {
-		f.is(200, `{"timers":[]}`, "GET", "/timers"+query, "")
+		f.expect(200, `{"timers":[]}`, "GET", "/timers"+query, "")
 	}
 }
 

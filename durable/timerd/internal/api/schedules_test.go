@@ -43,16 +43,16 @@ func TestPutSchedule(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	next := `"next":["2030-01-03T02:30:00+01:00","2030-01-04T02:30:00+01:00","2030-01-07T02:30:00+01:00","2030-01-08T02:30:00+01:00","2030-01-09T02:30:00+01:00",` +
 		`"2030-01-10T02:30:00+01:00","2030-01-11T02:30:00+01:00","2030-01-14T02:30:00+01:00","2030-01-15T02:30:00+01:00","2030-01-16T02:30:00+01:00"]`
-	f.is(201, `{"key":"nightly","result":"created",`+next+`}`, "PUT", "/schedules/nightly", nightly)
-	f.is(200, `{"key":"nightly","result":"unchanged",`+next+`}`, "PUT", "/schedules/nightly", nightly)
-	f.is(409, `{"key":"nightly","result":"exists"}`, "PUT", "/schedules/nightly", strings.Replace(nightly, "{", `{"if_absent":true,`, 1))
+	f.expect(201, `{"key":"nightly","result":"created",`+next+`}`, "PUT", "/schedules/nightly", nightly)
+	f.expect(200, `{"key":"nightly","result":"unchanged",`+next+`}`, "PUT", "/schedules/nightly", nightly)
+	f.expect(409, `{"key":"nightly","result":"exists"}`, "PUT", "/schedules/nightly", strings.Replace(nightly, "{", `{"if_absent":true,`, 1))
 	r := f.result("PUT", "/schedules/nightly", `{"cron":"* 13 * * *","limit":1,`+callback+`}`)
 	require.Equal(t, []string{"2030-01-02T13:00:00Z"}, r.Next)
 	require.Equal(t, "replaced", r.Result)
 	require.Contains(t, r.Warning, "60 times")
-	f.is(201, `{"key":"beat","result":"created","next":["2030-01-02T12:00:01.5Z","2030-01-02T12:00:03Z"]}`, "PUT", "/schedules/beat",
+	f.expect(201, `{"key":"beat","result":"created","next":["2030-01-02T12:00:01.5Z","2030-01-02T12:00:03Z"]}`, "PUT", "/schedules/beat",
 		`{"every":"1500ms","offset":"0s","limit":2,`+callback+`}`)
-	f.is(201, `{"key":"twice","result":"created","next":["2030-01-03T00:03:00Z","2030-01-03T00:18:00Z"]}`, "PUT", "/schedules/twice",
+	f.expect(201, `{"key":"twice","result":"created","next":["2030-01-03T00:03:00Z","2030-01-03T00:18:00Z"]}`, "PUT", "/schedules/twice",
 		`{"every":"15m","offset":"3m","start":"2030-01-03T01:00:00+01:00","end":"2030-01-03T00:18:00Z",`+callback+`}`)
 }
 
@@ -87,7 +87,7 @@ func TestGetSchedule(t *testing.T) {
 	require.Equal(t, Recurrence{Every: "15m0s", Offset: "3m0s"}, i.Recurrence)
 	require.Equal(t, Policy{Overlap: "skip", Missed: "latest", CatchUp: "1h0m0s"}, i.Policy)
 	require.Equal(t, "hello", i.Body)
-	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/schedules/other", "")
+	f.expect(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/schedules/other", "")
 
 	// The last planned time has passed without a worker.
 	f.do("PUT", "/schedules/late", `{"cron":"0 14 * * *","zone":"Europe/Berlin","end":"2030-01-02T13:00:00Z",`+callback+`}`)
@@ -102,9 +102,9 @@ func TestScheduleOfAFullStore(t *testing.T) {
 	f := newFixture(t, store.Limits{MaxPending: 1}, "")
 	f.do("PUT", "/schedules/a", nightly)
 	const full = `{"error":{"code":"full","message":"durable: no more timers can be held"}}`
-	f.is(507, full, "POST", "/schedules/a/trigger", "")
-	f.is(507, full, "POST", "/schedules/a/backfill", `{"from":"2030-01-02T00:00:00Z","to":"2030-01-02T12:00:00Z"}`)
-	f.is(200, `{"key":"a","result":"paused"}`, "POST", "/schedules/a/pause", "")
+	f.expect(507, full, "POST", "/schedules/a/trigger", "")
+	f.expect(507, full, "POST", "/schedules/a/backfill", `{"from":"2030-01-02T00:00:00Z","to":"2030-01-02T12:00:00Z"}`)
+	f.expect(200, `{"key":"a","result":"paused"}`, "POST", "/schedules/a/pause", "")
 }
 
 // All routes accept keys with any bytes but zero bytes, even keys named like routes.
@@ -130,9 +130,9 @@ func TestAnyKeyOfSchedules(t *testing.T) {
 	}
 	// A path whose slashes are not encoded names the same schedule in all routes.
 	f.do("PUT", "/schedules/a/b/pause", nightly)
-	f.is(200, `{"key":"a/b/pause","result":"paused"}`, "POST", "/schedules/a/b/pause/pause", "")
-	f.is(200, `{"key":"a/b/pause","result":"resumed"}`, "POST", "/schedules/a%2Fb/pause/resume", "")
-	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "POST", "/schedules/a/b/pause", "")
+	f.expect(200, `{"key":"a/b/pause","result":"paused"}`, "POST", "/schedules/a/b/pause/pause", "")
+	f.expect(200, `{"key":"a/b/pause","result":"resumed"}`, "POST", "/schedules/a%2Fb/pause/resume", "")
+	f.expect(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "POST", "/schedules/a/b/pause", "")
 	for _, path := range []string{"/schedules/a%2Fpause", "/schedules/pause", "/schedules/a/stop", "/schedules/a/pause/"} {
 		status, reply := f.do("POST", path, "")
 		require.Equal(t, 404, status, path)
@@ -143,14 +143,14 @@ func TestAnyKeyOfSchedules(t *testing.T) {
 func TestPauseAndResume(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	f.do("PUT", "/schedules/a", nightly)
-	f.is(200, `{"key":"a","result":"paused"}`, "POST", "/schedules/a/pause", `{"note":"holidays"}`)
+	f.expect(200, `{"key":"a","result":"paused"}`, "POST", "/schedules/a/pause", `{"note":"holidays"}`)
 	i := f.schedule("/schedules/a")
 	require.Equal(t, []string{"paused", "2030-01-02T13:00:00.000+01:00", "holidays"}, []string{i.State, i.Paused, i.PauseNote})
-	f.is(200, `{"key":"a","result":"resumed"}`, "POST", "/schedules/a/resume", `{}`)
+	f.expect(200, `{"key":"a","result":"resumed"}`, "POST", "/schedules/a/resume", `{}`)
 	i = f.schedule("/schedules/a")
 	require.Equal(t, []string{"active", "", ""}, []string{i.State, i.Paused, i.PauseNote})
 	for _, verb := range []string{"pause", "resume", "trigger"} {
-		f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "POST", "/schedules/b/"+verb, "")
+		f.expect(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "POST", "/schedules/b/"+verb, "")
 	}
 }
 
@@ -174,14 +174,14 @@ func TestTriggeredTimers(t *testing.T) {
 		require.Equal(t, []string{text, path, "order/7", "2030-01-02T12:00:00Z", "waiting"}, []string{i.Key, i.Path, i.Schedule, i.Planned, i.State})
 	}
 	require.Equal(t, []Occurrence{{Path: path, Planned: "2030-01-02T13:00:00+01:00", Requested: "trigger", State: "waiting"}}, f.schedule("/schedules/order%2F7").Last)
-	f.is(200, `{"key":"`+text+`","result":"moved"}`, "PATCH", path, `{"after":"1h"}`)
-	f.is(200, `{"key":"`+text+`","result":"cancelled"}`, "DELETE", path, "")
+	f.expect(200, `{"key":"`+text+`","result":"moved"}`, "PATCH", path, `{"after":"1h"}`)
+	f.expect(200, `{"key":"`+text+`","result":"cancelled"}`, "DELETE", path, "")
 
 	path = trigger()
 	require.Equal(t, text, durable.KeyText(f.claim("order/7").Key))
 	o := f.schedule("/schedules/order%2F7").Last[0]
 	require.Equal(t, []string{"running", "2030-01-02T13:00:00.000+01:00", "1"}, []string{o.State, o.Begun, fmt.Sprint(o.Attempts)})
-	f.is(202, `{"key":"`+text+`","result":"running"}`, "DELETE", path, "")
+	f.expect(202, `{"key":"`+text+`","result":"running"}`, "DELETE", path, "")
 
 	path = trigger()
 	lease := f.claim("order/7")
@@ -194,20 +194,20 @@ func TestTriggeredTimers(t *testing.T) {
 	dead := f.page("/dead").Timers[0]
 	require.Equal(t, []string{text, path, "order/7", "dead"}, []string{dead.Key, dead.Path, dead.Schedule, dead.State})
 	requeue := strings.Replace(path, "/timers/", "/dead/", 1)
-	f.is(200, `{"key":"`+text+`","result":"requeued"}`, "POST", requeue, "")
+	f.expect(200, `{"key":"`+text+`","result":"requeued"}`, "POST", requeue, "")
 	f.end(f.claim("order/7"), store.DeadLetter, "again")
-	f.is(200, `{"key":"`+text+`","result":"purged"}`, "DELETE", requeue, "")
-	f.is(404, `{"key":"`+text+`","result":"absent"}`, "DELETE", requeue, "")
+	f.expect(200, `{"key":"`+text+`","result":"purged"}`, "DELETE", requeue, "")
+	f.expect(404, `{"key":"`+text+`","result":"absent"}`, "DELETE", requeue, "")
 }
 
 func TestBackfill(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	f.do("PUT", "/schedules/a", `{"every":"1h",`+callback+`}`)
-	f.is(200, `{"key":"a","result":"backfilled","count":3}`, "POST", "/schedules/a/backfill", `{"from":"2030-01-02T10:00:00Z","to":"2030-01-02T13:00:00+01:00"}`)
-	f.is(200, `{"key":"a","result":"backfilled","count":0}`, "POST", "/schedules/a/backfill", `{"from":"2030-01-02T10:01:00Z","to":"2030-01-02T10:02:00Z"}`)
+	f.expect(200, `{"key":"a","result":"backfilled","count":3}`, "POST", "/schedules/a/backfill", `{"from":"2030-01-02T10:00:00Z","to":"2030-01-02T13:00:00+01:00"}`)
+	f.expect(200, `{"key":"a","result":"backfilled","count":0}`, "POST", "/schedules/a/backfill", `{"from":"2030-01-02T10:01:00Z","to":"2030-01-02T10:02:00Z"}`)
 	require.Equal(t, Counts{Backfilled: 3}, f.schedule("/schedules/a").Counts)
 	require.Equal(t, "a @ 2030-01-02T10:00:00Z (backfill)", f.page("/timers").Timers[0].Key)
-	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "POST", "/schedules/b/backfill", `{"from":"2030-01-02T10:00:00Z","to":"2030-01-02T13:00:00+01:00"}`)
+	f.expect(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "POST", "/schedules/b/backfill", `{"from":"2030-01-02T10:00:00Z","to":"2030-01-02T13:00:00+01:00"}`)
 
 	// A backfill that fails half-way reports how many occurrences it created.
 	f.server.o.Timers = timersOn(t, &swapOnce{Store: f.store})
@@ -239,10 +239,10 @@ func TestDeleteSchedule(t *testing.T) {
 		f.do("PUT", "/schedules/a", nightly)
 		f.result("POST", "/schedules/a/trigger", "")
 		f.result("POST", "/schedules/a/trigger", "")
-		f.is(200, fmt.Sprintf(`{"key":"a","result":"deleted","cancelled":%d}`, c.cancelled), "DELETE", "/schedules/a"+c.query, "")
+		f.expect(200, fmt.Sprintf(`{"key":"a","result":"deleted","cancelled":%d}`, c.cancelled), "DELETE", "/schedules/a"+c.query, "")
 		require.Len(t, f.page("/timers").Timers, c.left, c.query)
-		f.is(404, `{"key":"a","result":"not found","cancelled":0}`, "DELETE", "/schedules/a", "")
-		f.is(404, fmt.Sprintf(`{"key":"a","result":"not found","cancelled":%d}`, c.again), "DELETE", "/schedules/a?occurrences=cancel", "")
+		f.expect(404, `{"key":"a","result":"not found","cancelled":0}`, "DELETE", "/schedules/a", "")
+		f.expect(404, fmt.Sprintf(`{"key":"a","result":"not found","cancelled":%d}`, c.again), "DELETE", "/schedules/a?occurrences=cancel", "")
 		require.Empty(t, f.page("/timers").Timers)
 	}
 }
@@ -250,7 +250,7 @@ func TestDeleteSchedule(t *testing.T) {
 // The list is in order of keys, over all shards, and has each schedule once, for any page size.
 func TestListSchedules(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
-	f.is(200, `{"schedules":[]}`, "GET", "/schedules", "")
+	f.expect(200, `{"schedules":[]}`, "GET", "/schedules", "")
 	for i := range 23 {
 		f.do("PUT", fmt.Sprintf("/schedules/k%02d", i), nightly)
 	}
@@ -284,13 +284,13 @@ func TestListSchedules(t *testing.T) {
 func TestPreview(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	// The hour from 2:00 is skipped in spring and repeated in autumn.
-	f.is(200, `{"next":["2030-03-30T02:30:00+01:00","2030-03-31T03:00:00+02:00","2030-04-01T02:30:00+02:00"]}`, "POST", "/schedules/preview",
+	f.expect(200, `{"next":["2030-03-30T02:30:00+01:00","2030-03-31T03:00:00+02:00","2030-04-01T02:30:00+02:00"]}`, "POST", "/schedules/preview",
 		`{"cron":"30 2 * * *","zone":"Europe/Berlin","from":"2030-03-29T12:00:00Z","count":3}`)
-	f.is(200, `{"next":["2030-10-26T02:30:00+02:00","2030-10-27T02:30:00+02:00","2030-10-28T02:30:00+01:00"]}`, "POST", "/schedules/preview",
+	f.expect(200, `{"next":["2030-10-26T02:30:00+02:00","2030-10-27T02:30:00+02:00","2030-10-28T02:30:00+01:00"]}`, "POST", "/schedules/preview",
 		`{"cron":"30 2 * * *","zone":"Europe/Berlin","from":"2030-10-25T12:00:00Z","count":3}`)
-	f.is(200, `{"next":["2030-01-01T00:03:00Z","2030-01-01T00:18:00Z"]}`, "POST", "/schedules/preview",
+	f.expect(200, `{"next":["2030-01-01T00:03:00Z","2030-01-01T00:18:00Z"]}`, "POST", "/schedules/preview",
 		`{"every":"15m","offset":"3m","start":"2030-01-01T00:00:00Z","end":"2030-01-01T00:20:00Z","from":"2020-01-01T00:00:00Z"}`)
-	f.is(200, `{"next":["2030-01-01T00:15:00Z"]}`, "POST", "/schedules/preview", `{"every":"15m","limit":1,"from":"2030-01-01T00:00:00Z"}`)
+	f.expect(200, `{"next":["2030-01-01T00:15:00Z"]}`, "POST", "/schedules/preview", `{"every":"15m","limit":1,"from":"2030-01-01T00:00:00Z"}`)
 	status, reply := f.do("POST", "/schedules/preview", `{"cron":"* 0 * * *","count":1000}`)
 	require.Equal(t, 200, status)
 	var p Planned
@@ -371,7 +371,7 @@ func TestScheduleErrors(t *testing.T) {
 			require.Equal(t, Error{Code: "invalid", Message: message, Field: c.field, Value: c.value, Range: c.must}, failure(t, reply))
 		}
 	}
-	f.is(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/schedules/a", "")
+	f.expect(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/schedules/a", "")
 
 	f.do("PUT", "/schedules/b", `{"every":"1s",`+callback+`}`)
 	at481 := "/schedules/" + strings.Repeat("a", 481)

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-func (f *fixture) beat(worker string, ttl time.Duration, status string) {
+func (f *fixture) heartbeat(worker string, ttl time.Duration, status string) {
 	f.t.Helper()
 	_, err := f.store.Heartbeat(f.t.Context(), store.Heartbeat{Worker: worker, TTL: ttl, Status: []byte(status)})
 	require.NoError(f.t, err)
@@ -19,12 +19,12 @@ func (f *fixture) beat(worker string, ttl time.Duration, status string) {
 // Workers are listed by name, including dead ones and those of other versions.
 func TestWorkers(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
-	f.is(200, `{"workers":[]}`, "GET", "/workers", "")
-	f.beat("b", time.Second, "")
-	f.beat("a", time.Minute, "\xff of another version")
+	f.expect(200, `{"workers":[]}`, "GET", "/workers", "")
+	f.heartbeat("b", time.Second, "")
+	f.heartbeat("a", time.Minute, "\xff of another version")
 	f.now = f.now.Add(2 * time.Second)
 	const numbers = `,"slots":0,"running":0,"preferred_shards":0,"done":0,"retried":0,"snoozed":0,"dead_lettered":0,"cancelled":0}`
-	f.is(200, `{"workers":[{"name":"a","live":true,"heartbeat":"2030-01-02T12:00:00.000Z"`+numbers+
+	f.expect(200, `{"workers":[{"name":"a","live":true,"heartbeat":"2030-01-02T12:00:00.000Z"`+numbers+
 		`,{"name":"b","live":false,"heartbeat":"2030-01-02T12:00:00.000Z"`+numbers+`]}`, "GET", "/workers", "")
 	require.NoError(t, f.store.Close())
 	status, _ := f.do("GET", "/workers", "")
@@ -51,7 +51,7 @@ func TestWorkerIsShown(t *testing.T) {
 // A running timer shows its worker, alone and in lists.
 func TestTimerShowsItsWorker(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
-	f.beat("w", time.Minute, "")
+	f.heartbeat("w", time.Minute, "")
 	f.do("PUT", "/timers/a", `{"after":"0s",`+callback+`}`)
 	_, reply := f.do("GET", "/timers/a", "")
 	require.NotContains(t, reply, "worker")
@@ -60,7 +60,7 @@ func TestTimerShowsItsWorker(t *testing.T) {
 		_, reply = f.do("GET", path, "")
 		require.Contains(t, reply, `"worker":"w"`, path)
 	}
-	f.beat("w", 0, "")
+	f.heartbeat("w", 0, "")
 	_, reply = f.do("GET", "/timers/a", "")
 	require.NotContains(t, reply, "worker")
 }

@@ -18,7 +18,7 @@ const (
 
 // newConsole returns the console that Config.Console selects, if any, and a function that closes
 // it.
-func (d *daemon) newConsole(timers *durable.Timers) (_ http.Handler, closeIt func(), err error) {
+func (d *daemon) newConsole(timers *durable.Timers) (_ http.Handler, closeConsole func(), err error) {
 	if d.c.Console == "" || d.c.Console == consoleOff {
 		return nil, func() {}, nil
 	}

@@ -22,7 +22,7 @@ func (d *daemon) metrics(timers *durable.Timers) (*observe.Registry, error) {
 		_, err = r.Add("worker", observe.Worker(d.worker))
 	}
 	if err == nil && d.worker != nil {
-		_, err = r.Add("webhook", observe.Custom("webhook", d.calls))
+		_, err = r.Add("webhook", observe.Custom("webhook", d.webhookMetrics))
 	}
 	return r, err
 }
@@ -34,17 +34,17 @@ func metricsOf(metrics *observe.Registry) http.Handler {
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
-// calls returns the webhook's metrics.
-func (d *daemon) calls() []observe.Metric {
+// webhookMetrics returns the webhook's metrics.
+func (d *daemon) webhookMetrics() []observe.Metric {
 	st := d.hook.Stats()
-	calls := func(result string, n uint64) observe.Metric {
-		return observe.Metric{Name: "calls_total", Help: "Callbacks by what became of them", Type: observe.Counter, Label: "result", LabelValue: result, Value: float64(n)}
+	callsTotal := func(result string, n uint64) observe.Metric {
+		return observe.Metric{Name: "calls_total", Help: "Callbacks by result", Type: observe.Counter, Label: "result", LabelValue: result, Value: float64(n)}
 	}
 	return []observe.Metric{
 		{Name: "hosts", Help: "Hosts with callbacks in progress", Value: float64(st.Hosts)},
-		calls("done", st.Done), calls("retried", st.Retried), calls("discarded", st.Discarded),
+		callsTotal("done", st.Done), callsTotal("retried", st.Retried), callsTotal("discarded", st.Discarded),
 		{Name: "postponed_total", Help: "Callbacks postponed because their host had too many", Type: observe.Counter, Value: float64(st.Postponed)},
-		{Name: "late_seconds", Help: "How long after its due time the first attempt of a timer began", Type: observe.Histogram, Durations: d.late.all()},
+		{Name: "late_seconds", Help: "How long after its due time the first attempt of a timer began", Type: observe.Histogram, Durations: d.late.snapshot()},
 	}
 }
 
@@ -60,7 +60,7 @@ func (l *lateness) add(d time.Duration) {
 	l.h.Add(max(d, 0))
 }
 
-func (l *lateness) all() histogram.Durations {
+func (l *lateness) snapshot() histogram.Durations {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.h

@@ -148,7 +148,7 @@ func (d *daemon) newWorker(timers *durable.Timers) error {
 func (d *daemon) serve(ctx context.Context, server *http.Server, listener net.Listener) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var served, worked = make(chan error, 1), make(chan error, 1)
+	var serverDone, workerDone = make(chan error, 1), make(chan error, 1)
 	go func() {
 		serve := server.Serve
 		if server.TLSConfig != nil {
@@ -156,11 +156,11 @@ func (d *daemon) serve(ctx context.Context, server *http.Server, listener net.Li
 		}
 		err := serve(listener)
 		stop(err)
-		served <- err
+		serverDone <- err
 	}()
 	go func() {
 		if d.worker == nil {
-			worked <- nil
+			workerDone <- nil
 			return
 		}
 		err := d.worker.Run(ctx)
@@ -169,17 +169,17 @@ func (d *daemon) serve(ctx context.Context, server *http.Server, listener net.Li
 		} else {
 			stop(err)
 		}
-		worked <- err
+		workerDone <- err
 	}()
 	<-ctx.Done()
 	d.c.Logger.Info("timerd stops", "grace", d.c.Grace)
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.c.Grace+5*time.Second)
 	defer cancel()
 	err := server.Shutdown(grace)
-	if e := <-served; !errors.Is(e, http.ErrServerClosed) {
+	if e := <-serverDone; !errors.Is(e, http.ErrServerClosed) {
 		err = errors.Join(err, e)
 	}
-	err = errors.Join(err, <-worked)
+	err = errors.Join(err, <-workerDone)
 	d.c.Logger.Info("timerd has stopped", "error", err)
 	return err
 }

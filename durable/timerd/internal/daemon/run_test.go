@@ -171,9 +171,9 @@ func TestPageStopsDespiteASilentConnection(t *testing.T) {
 	// The server accepts connections in order, so after this reply it has accepted the silent one.
 	status, _ := do(t, "GET", "http://"+at+"/", "")
 	require.Equal(t, 200, status)
-	over, cancel := context.WithTimeout(t.Context(), 0) // expires at once
+	expired, cancel := context.WithTimeout(t.Context(), 0) // expires at once
 	defer cancel()
-	require.NoError(t, stop(over))
+	require.NoError(t, stop(expired))
 	_, err = silent.Read(make([]byte, 1))
 	require.Error(t, err, "it is closed")
 }
@@ -187,9 +187,9 @@ func TestPromtool(t *testing.T) {
 		_, text := do(t, "GET", where+"/metrics", "")
 		check := exec.Command(promtool, "check", "metrics")
 		check.Stdin = strings.NewReader(text + "\n") // which do trimmed
-		said, err := check.CombinedOutput()
-		require.NoError(t, err, "%s", said)
-		require.Empty(t, string(said))
+		output, err := check.CombinedOutput()
+		require.NoError(t, err, "%s", output)
+		require.Empty(t, string(output))
 	}
 	require.NoError(t, stop())
 }

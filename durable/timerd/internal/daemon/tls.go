@@ -25,10 +25,10 @@ type tlsFiles struct {
 	now                 func() time.Time
 	current             atomic.Pointer[tls.Config]
 
-	mu      sync.Mutex
-	checked time.Time    // guarded by mu
-	seen    [3]fileState // guarded by mu; taken before the last read of the contents
-	failure string       // guarded by mu; of the last read, empty if it succeeded
+	mu         sync.Mutex
+	checked    time.Time    // guarded by mu
+	lastStates [3]fileState // guarded by mu; taken before the last read of the contents
+	failure    string       // guarded by mu; of the last read, empty if it succeeded
 }
 
 // fileState changes when a file changes.
@@ -43,7 +43,7 @@ func tlsConfig(c Config, now func() time.Time) (*tls.Config, error) {
 		return nil, nil
 	}
 	f := &tlsFiles{cert: c.TLSCert, key: c.TLSKey, clientCA: c.TLSClientCA, logger: c.Logger, now: now}
-	f.checked, f.seen = now(), f.states()
+	f.checked, f.lastStates = now(), f.states()
 	config, err := f.load()
 	if err != nil {
 		return nil, err
@@ -75,11 +75,11 @@ func (f *tlsFiles) check() {
 	// The states are taken before the contents are read, so that the next check sees a file that
 	// changes in between.
 	states := f.states()
-	changed := states != f.seen
+	changed := states != f.lastStates
 	if !changed && f.failure == "" {
 		return
 	}
-	f.seen = states
+	f.lastStates = states
 	config, err := f.load()
 	if err != nil {
 		if changed || err.Error() != f.failure {

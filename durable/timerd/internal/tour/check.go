@@ -41,16 +41,16 @@ func (s Summary) ok() bool {
 }
 
 // check evaluates the history. dead are the keys of the dead letters, and infos the schedules at the
-// end. It records the keys with errors, for history.
-func (b *history) check(dead map[string]bool, infos []client.ScheduleInfo) Summary {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := Summary{Dead: len(dead), Schedules: b.checkSchedules(dead, infos)}
+// end. It records the keys with errors, for print.
+func (h *history) check(dead map[string]bool, infos []client.ScheduleInfo) Summary {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := Summary{Dead: len(dead), Schedules: h.checkSchedules(dead, infos)}
 	var late []int64
-	for _, t := range b.timers {
+	for _, t := range h.timers {
 		if t.step == nil || t.step.acked == 0 {
 			s.Lost++ // no answer to the scheduler, or a timer that no process scheduled
-			b.wrong[keyName(t.key)] = true
+			h.failedKeys[keyName(t.key)] = true
 			continue
 		}
 		s.Timers++
@@ -60,18 +60,18 @@ func (b *history) check(dead map[string]bool, infos []client.ScheduleInfo) Summa
 		}
 		if t.early() {
 			s.Early++
-			b.wrong[keyName(t.key)] = true
+			h.failedKeys[keyName(t.key)] = true
 		}
 		if us, ok := t.late(); ok {
 			late = append(late, us)
 		}
 	}
-	for key, steps := range b.keys {
-		lost, after := checkKey(steps, dead[keyName(key)])
+	for key, steps := range h.keys {
+		lost, ranAfter := checkKey(steps, dead[keyName(key)])
 		s.Lost += lost
-		s.RanAfterCancel += after
-		if lost+after > 0 {
-			b.wrong[keyName(key)] = true
+		s.RanAfterCancel += ranAfter
+		if lost+ranAfter > 0 {
+			h.failedKeys[keyName(key)] = true
 		}
 		for _, st := range steps {
 			if st.timer == nil && st.result == "cancelled" {
@@ -79,10 +79,10 @@ func (b *history) check(dead map[string]bool, infos []client.ScheduleInfo) Summa
 			}
 		}
 	}
-	for id, n := range b.acks {
+	for id, n := range h.acks {
 		if n > 1 {
 			s.AcknowledgedTwice++
-			b.wrong[b.nameOf(event{Kind: eventAcknowledged, ID: id})] = true
+			h.failedKeys[h.nameOf(event{Kind: eventAcknowledged, ID: id})] = true
 		}
 	}
 	slices.Sort(late)
@@ -93,7 +93,7 @@ func (b *history) check(dead map[string]bool, infos []client.ScheduleInfo) Summa
 // early reports whether a handler began, or a callback arrived, before the due time in force:
 // before a reschedule is sent the scheduled one, after its answer the new one, and in between the
 // earlier of both.
-func (t *timerLife) early() bool {
+func (t *timerLifecycle) early() bool {
 	before := func(at int64) bool {
 		bound := t.notBefore
 		for _, m := range t.moves {
@@ -113,7 +113,7 @@ func (t *timerLife) early() bool {
 // late returns how many µs after its due time the timer's first callback arrived. It returns false
 // for a successor, which also waited for a run, and for a timer that was sent twice, which may
 // have been one.
-func (t *timerLife) late() (us int64, ok bool) {
+func (t *timerLifecycle) late() (us int64, ok bool) {
 	if len(t.arrivals) == 0 || t.step.result == "succeeds" || t.step.sends > 1 || t.mode == modeSlow || t.mode.silent() {
 		return 0, false
 	}
@@ -128,7 +128,7 @@ func (t *timerLife) late() (us int64, ok bool) {
 
 // checkKey follows the timers of one key through its steps. It returns the number of lost timers,
 // and of handlers that began although they must not.
-func checkKey(steps []*step, dead bool) (lost, after int) {
+func checkKey(steps []*step, dead bool) (lost, ranAfter int) {
 	for i, st := range steps {
 		if st.acked == 0 {
 			if st.timer == nil {
@@ -152,13 +152,13 @@ func checkKey(steps []*step, dead bool) (lost, after int) {
 				}
 			}
 		}
-		after += max(begun-allowed, 0)
+		ranAfter += max(begun-allowed, 0)
 
 		if st.timer != nil && !st.endedBy(steps[i+1:], dead) {
 			lost++
 		}
 	}
-	return lost, after
+	return lost, ranAfter
 }
 
 // endedBy reports whether a timer had a valid end: it ran, is a dead letter, or the next step

@@ -49,15 +49,15 @@ func replies(at int64, timer int, id string, status int) event {
 // check evaluates events.
 func check(t *testing.T, dead string, events []event) Summary {
 	t.Helper()
-	b := newBook()
+	h := newHistory()
 	for _, e := range events {
-		require.NoError(t, b.add(e))
+		require.NoError(t, h.add(e))
 	}
 	keys := map[string]bool{}
 	if dead != "" {
 		keys[dead] = true
 	}
-	return b.check(keys, nil)
+	return h.check(keys, nil)
 }
 
 // The check finds each error that must not occur: a tour that cannot fail proves nothing.
@@ -131,7 +131,7 @@ func TestHistory(t *testing.T) {
 		"worker":    {begins(100000, 1, "id"), acknowledged(102000, "id"), begins(100500, 5, "id5"), acknowledged(102500, "id5")},
 		"receiver":  {replies(101000, 1, "id", 200), replies(101500, 5, "id5", 200)},
 	}
-	b := newBook()
+	h := newHistory()
 	for name, events := range ledgers {
 		path := filepath.Join(dir, name+".ledger")
 		l, err := openLedger(path)
@@ -140,12 +140,12 @@ func TestHistory(t *testing.T) {
 			l.write(e)
 		}
 		require.NoError(t, l.f.Close())
-		b.tails = append(b.tails, &tail{path: path})
+		h.tails = append(h.tails, &tail{path: path})
 	}
-	require.NoError(t, b.read())
-	require.Equal(t, 1, b.check(nil, nil).RanAfterCancel)
+	require.NoError(t, h.read())
+	require.Equal(t, 1, h.check(nil, nil).RanAfterCancel)
 	var out strings.Builder
-	b.history(&out)
+	h.print(&out)
 	require.Equal(t, []string{
 		`scheduler    {"kind":"schedule","at":1000,"timer":1,"key":1,"not_before":100,"mode":"ok"}`,
 		`scheduler    {"kind":"scheduled","at":2000,"timer":1,"due":100,"result":"created"}`,
@@ -161,7 +161,7 @@ func TestBrokenLines(t *testing.T) {
 	for _, line := range []string{"", "x 1", "{}", `{"kind":"x"}`, `{"kind":"schedule","timer":"a"}`, `{"kind":"replies","at":1`} {
 		path := filepath.Join(t.TempDir(), "ledger")
 		require.NoError(t, os.WriteFile(path, []byte(line+"\n"), 0o600))
-		require.Error(t, newBook(path).read(), line)
+		require.Error(t, newHistory(path).read(), line)
 	}
 }
 

@@ -25,15 +25,15 @@ type apiClient struct {
 // newClient returns a client that sends each request once, so that the ledgers have every attempt.
 func newClient(base string) (*client.Client, error) {
 	return client.New(base, client.Options{
-		HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: atOnce}},
-		Timeout:    patience, Retries: client.NoRetries,
+		HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: maxConcurrent}},
+		Timeout:    requestTimeout, Retries: client.NoRetries,
 	})
 }
 
-// insist repeats f, which makes a request, until the store answers, because the network fails.
+// retry repeats f, which makes a request, until the store answers, because the proxy injects faults.
 // Answers include that a timer or schedule does not exist and that timerd cannot read it; the check
 // judges them.
-func insist(ctx context.Context, f func() error) error {
+func retry(ctx context.Context, f func() error) error {
 	for {
 		err := f()
 		var e *client.Error
@@ -44,7 +44,7 @@ func insist(ctx context.Context, f func() error) error {
 			return err
 		}
 		select {
-		case <-time.After(resend):
+		case <-time.After(retryDelay):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -54,13 +54,13 @@ func insist(ctx context.Context, f func() error) error {
 // busy returns how many timers wait or run, as of at most a second ago.
 func (c apiClient) busy(ctx context.Context) (n int, err error) {
 	for {
-		f, err := c.metrics(ctx)
+		metrics, err := c.metrics(ctx)
 		if err != nil {
 			return 0, err
 		}
 		// A scrape has the values that the previous one requested, once the store has answered.
-		if age, ok := f["age_seconds"]; ok && age <= 1 {
-			return int(f["waiting"] + f["leased"]), nil
+		if age, ok := metrics["age_seconds"]; ok && age <= 1 {
+			return int(metrics["waiting"] + metrics["leased"]), nil
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
@@ -72,7 +72,7 @@ func (c apiClient) busy(ctx context.Context) (n int, err error) {
 
 // metrics returns the store's metrics, by the ends of their names.
 func (c apiClient) metrics(ctx context.Context) (map[string]float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/metrics", nil)
 	if err != nil {
@@ -149,7 +149,7 @@ func each[T any](ctx context.Context, all []T, f func(context.Context, T) error)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	for _, v := range all {
-		group.Go(func() error { return insist(ctx, func() error { return f(ctx, v) }) })
+		group.Go(func() error { return retry(ctx, func() error { return f(ctx, v) }) })
 	}
 	return group.Wait()
 }

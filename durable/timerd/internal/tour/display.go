@@ -12,7 +12,7 @@ import (
 const (
 	frame    = 250 * time.Millisecond // between two tables on a terminal
 	progress = 2 * time.Second        // between two lines elsewhere
-	lastSaid = 6                      // events below the table
+	maxLines = 6                      // events below the table
 )
 
 // display shows the progress of the tour on standard error: on a terminal a table that it redraws,
@@ -26,7 +26,7 @@ type display struct {
 
 	mu    sync.Mutex
 	start time.Time
-	said  []string
+	lines []string
 	drawn int // lines of the table on the screen
 }
 
@@ -41,19 +41,19 @@ func newDisplay(t *tour) *display {
 	return d
 }
 
-func (d *display) began(start time.Time) {
+func (d *display) setStart(start time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.start = start
 }
 
-// say shows an event.
-func (d *display) say(format string, args ...any) {
+// printf shows an event.
+func (d *display) printf(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	line := fmt.Sprintf("%6.1f s  %s", time.Since(d.start).Seconds(), fmt.Sprintf(format, args...))
 	if d.terminal {
-		d.said = append(d.said, line)
+		d.lines = append(d.lines, line)
 		return
 	}
 	fmt.Fprintln(d.out, line)
@@ -84,11 +84,11 @@ func (d *display) show() {
 	}
 	c := d.t.history.liveCounts()
 	if !d.terminal {
-		d.say("scheduled %d, ran %d, repeated %d, cancelled %d; occurrences %d", c.scheduled, c.ran, c.repeated, c.cancelled, c.occurrences)
+		d.printf("scheduled %d, ran %d, repeated %d, cancelled %d; occurrences %d", c.scheduled, c.ran, c.repeated, c.cancelled, c.occurrences)
 		return
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%6.1f s  scheduled %6d   ran %6d   repeated %4d   cancelled %5d   occurrences %6d   %s\n\n", time.Since(d.started()).Seconds(),
+	fmt.Fprintf(&b, "%6.1f s  scheduled %6d   ran %6d   repeated %4d   cancelled %5d   occurrences %6d   %s\n\n", time.Since(d.startTime()).Seconds(),
 		c.scheduled, c.ran, c.repeated, c.cancelled, c.occurrences, bar(c.ran, d.t.Timers))
 	for _, p := range d.t.fleet.all {
 		fmt.Fprintf(&b, "  %-12s %s\n", p.name, p.state())
@@ -96,7 +96,7 @@ func (d *display) show() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b.WriteString("\n")
-	for _, line := range d.said[max(0, len(d.said)-lastSaid):] {
+	for _, line := range d.lines[max(0, len(d.lines)-maxLines):] {
 		b.WriteString(line + "\n")
 	}
 	if d.drawn > 0 {
@@ -106,15 +106,15 @@ func (d *display) show() {
 	fmt.Fprint(d.out, b.String())
 }
 
-func (d *display) started() time.Time {
+func (d *display) startTime() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.start
 }
 
-func bar(part, whole int) string {
+func bar(done, total int) string {
 	const width = 30
-	n := min(width*part/max(whole, 1), width)
+	n := min(width*done/max(total, 1), width)
 	return strings.Repeat("█", n) + strings.Repeat("░", width-n)
 }
 
@@ -124,7 +124,7 @@ func (d *display) close() {
 	<-d.ended
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.terminal && len(d.said) > 0 {
+	if d.terminal && len(d.lines) > 0 {
 		fmt.Fprintln(d.out)
 	}
 }
@@ -132,9 +132,9 @@ func (d *display) close() {
 // print writes the summary as text.
 func (s Summary) print(w io.Writer) {
 	for _, line := range []struct {
-		name  string
-		value any
-		must  bool // must be 0
+		name       string
+		value      any
+		mustBeZero bool
 	}{
 		{"timers", s.Timers, false},
 		{"ran", s.Ran, false},
@@ -166,7 +166,7 @@ func (s Summary) print(w io.Writer) {
 		{"  after delete", s.Schedules.AfterDelete, true},
 	} {
 		mark := ""
-		if line.must {
+		if line.mustBeZero {
 			mark = "  ok"
 			if line.value != 0 {
 				mark = "  WRONG: must be 0"

@@ -14,39 +14,39 @@ import (
 )
 
 const (
-	receivers  = 3
-	masters    = 3   // of the Redis Cluster
-	workers    = 3   // with Redis
-	concurrent = 256 // callbacks of a worker
-	startUp    = time.Minute
+	receivers    = 3
+	masters      = 3   // of the Redis Cluster
+	workers      = 3   // with Redis
+	concurrent   = 256 // callbacks of a worker
+	startTimeout = time.Minute
 )
 
 // fleet has the tour's processes.
 //
 // With the embedded store these are one timerd, which is both engine and worker, and receivers; the
 // tour kills and pauses all of them. With Redis these are the redis-servers, which are the engine,
-// each behind a network; a timerd that serves the API without a worker; timerds with workers, which
+// each behind a proxy; a timerd that serves the API without a worker; timerds with workers, which
 // the tour kills and pauses; and receivers.
 type fleet struct {
-	engines    []*process
-	join       func(context.Context) error // joins the engines, once they answer; may be nil
-	networks   []*network
-	counts     networkCounts
-	front      *process
-	frontAt    string
-	runners    []*process // the processes that count as workers
-	receivers  []*process
-	schedulers []*process
-	all        []*process          // in order of their start
-	left       func() (int, error) // counts the entries of the store after the workers have ended
-	healthy    []string            // host:ports that must accept connections before the load
+	engines     []*process
+	join        func(context.Context) error // joins the engines, once they answer; may be nil
+	proxies     []*proxy
+	counts      proxyCounts
+	api         *process
+	apiAddr     string
+	workers     []*process // killed and paused as workers; with the embedded store the receivers
+	receivers   []*process
+	schedulers  []*process
+	all         []*process          // in order of their start
+	countLeft   func() (int, error) // counts the entries of the store after the workers have ended
+	listenAddrs []string            // host:ports that must accept connections before the load
 }
 
-// assemble chooses ports and files and creates the processes, without starting them.
-func (t *tour) assemble() error {
+// setUp chooses ports and files and creates the processes, without starting them.
+func (t *tour) setUp() error {
 	f := &t.fleet
 	var err error
-	take := func() string {
+	newAddr := func() string {
 		addr, e := loopback.Addr()
 		err = errors.Join(err, e)
 		return addr
@@ -58,18 +58,18 @@ func (t *tour) assemble() error {
 		err = errors.Join(err, e)
 		ledgers = append(ledgers, ledger)
 		if listen != "" {
-			f.healthy = append(f.healthy, listen)
+			f.listenAddrs = append(f.listenAddrs, listen)
 		}
 		f.all = append(f.all, p)
 		return p
 	}
-	f.frontAt = take()
+	f.apiAddr = newAddr()
 	worker := func(name, store, listen string, n int) *process {
 		p := add(name, roleWorker, listen, func(ledger string) any {
 			return workerConfig{Listen: listen, Store: store, Workers: n, Ledger: ledger}
 		})
 		if p != nil { // otherwise add has recorded an error
-			p.revives = t.Store != Pebble
+			p.restarts = t.Store != Pebble
 		}
 		return p
 	}
@@ -78,13 +78,13 @@ func (t *tour) assemble() error {
 		if t.Store == Cluster {
 			n = masters
 		}
-		var servers, ways []string
+		var servers, proxyAddrs []string
 		for i := range n {
-			server, way := take(), take()
+			server, proxyAddr := newAddr(), newAddr()
 			var p *process
 			var e error
 			if t.Store == Cluster {
-				p, e = clusterNode(t.dir, fmt.Sprintf("redis-%d", i+1), server, way)
+				p, e = clusterNode(t.dir, fmt.Sprintf("redis-%d", i+1), server, proxyAddr)
 			} else {
 				p, e = redisServer(t.dir, "redis", server)
 			}
@@ -92,20 +92,20 @@ func (t *tour) assemble() error {
 				return e
 			}
 			f.engines, f.all = append(f.engines, p), append(f.all, p)
-			f.healthy = append(f.healthy, server)
-			f.networks = append(f.networks, newNetwork(way, server, t.Seed+uint64(i), t.Span/2, &f.counts))
-			servers, ways = append(servers, server), append(ways, way)
+			f.listenAddrs = append(f.listenAddrs, server)
+			f.proxies = append(f.proxies, newProxy(proxyAddr, server, t.Seed+uint64(i), t.Span/2, &f.counts))
+			servers, proxyAddrs = append(servers, server), append(proxyAddrs, proxyAddr)
 		}
-		url := "redis://" + ways[0]
+		url := "redis://" + proxyAddrs[0]
 		if t.Store == Cluster {
-			url = "redis+cluster://" + ways[0] + "?addr=" + strings.Join(ways[1:], "&addr=")
+			url = "redis+cluster://" + proxyAddrs[0] + "?addr=" + strings.Join(proxyAddrs[1:], "&addr=")
 			f.join = func(ctx context.Context) error { return joinCluster(ctx, servers) }
 		}
-		f.front = worker("timerd", url, f.frontAt, 0)
+		f.api = worker("timerd", url, f.apiAddr, 0)
 		for i := range workers {
-			f.runners = append(f.runners, worker(fmt.Sprintf("worker-%d", i+1), url, take(), concurrent))
+			f.workers = append(f.workers, worker(fmt.Sprintf("worker-%d", i+1), url, newAddr(), concurrent))
 		}
-		f.left = func() (left int, err error) {
+		f.countLeft = func() (left int, err error) {
 			for _, server := range servers {
 				n, e := redisLeft(server)
 				left, err = left+n, errors.Join(err, e)
@@ -114,27 +114,27 @@ func (t *tour) assemble() error {
 		}
 	} else {
 		dir := t.path("store")
-		f.front = worker("timerd", "pebble:"+dir, f.frontAt, concurrent)
-		f.engines = []*process{f.front}
-		f.left = func() (int, error) { return pebbleLeft(dir) }
+		f.api = worker("timerd", "pebble:"+dir, f.apiAddr, concurrent)
+		f.engines = []*process{f.api}
+		f.countLeft = func() (int, error) { return pebbleLeft(dir) }
 	}
 	for i := range receivers {
-		listen := take()
+		listen := newAddr()
 		urls = append(urls, "http://"+listen+"/done")
 		f.receivers = append(f.receivers, add(fmt.Sprintf("receiver-%d", i+1), roleReceiver, listen, func(ledger string) any {
 			return receiverConfig{Listen: listen, Ledger: ledger}
 		}))
 	}
 	if t.Store == Pebble {
-		f.runners = f.receivers
+		f.workers = f.receivers
 	}
 	for i := range schedulers {
 		ledgers = append(ledgers, t.schedulerLedger(i))
 	}
-	base := "http://" + f.frontAt
+	base := "http://" + f.apiAddr
 	api, apiErr := newClient(base)
 	t.api = apiClient{Client: api, base: base, receivers: urls}
-	t.history = newBook(ledgers...)
+	t.history = newHistory(ledgers...)
 	return errors.Join(err, apiErr)
 }
 
@@ -142,8 +142,8 @@ func (t *tour) schedulerLedger(i int) string { return t.path(fmt.Sprintf("schedu
 
 // start starts all processes except the schedulers, and waits until they answer.
 func (f *fleet) start(ctx context.Context) error {
-	for _, n := range f.networks {
-		if err := n.start(); err != nil {
+	for _, proxy := range f.proxies {
+		if err := proxy.start(); err != nil {
 			return err
 		}
 	}
@@ -156,11 +156,11 @@ func (f *fleet) start(ctx context.Context) error {
 		if err := p.start(); err != nil {
 			return err
 		}
-		if err := awaitPort(ctx, f.healthy[i]); err != nil {
+		if err := awaitPort(ctx, f.listenAddrs[i]); err != nil {
 			return fmt.Errorf("timerd: %s does not answer: %w; see %s", p.name, err, p.log)
 		}
 	}
-	return awaitHealth(ctx, f.frontAt)
+	return awaitHealth(ctx, f.apiAddr)
 }
 
 func (f *fleet) startSchedulers(t *tour, start time.Time) error {
@@ -192,11 +192,11 @@ func (f *fleet) waitSchedulers() error {
 // stopWorkers shuts the timerds down and delivers the late requests. The redis-servers keep
 // running.
 func (f *fleet) stopWorkers() {
-	for _, p := range append([]*process{f.front}, f.runners...) {
+	for _, p := range append([]*process{f.api}, f.workers...) {
 		_ = p.stop(10 * time.Second)
 	}
-	for _, n := range f.networks {
-		n.settle()
+	for _, proxy := range f.proxies {
+		proxy.flush()
 	}
 }
 
@@ -208,14 +208,14 @@ func (f *fleet) stopAll() {
 	for i := len(f.all) - 1; i >= 0; i-- {
 		_ = f.all[i].stop(5 * time.Second)
 	}
-	for _, n := range f.networks {
-		n.cutAll()
+	for _, proxy := range f.proxies {
+		proxy.cutAll()
 	}
 }
 
 // kills returns how often workers and engines were killed.
 func (f *fleet) kills() (workers, engines int) {
-	for _, p := range f.runners {
+	for _, p := range f.workers {
 		workers += p.kills()
 	}
 	for _, p := range f.engines {
@@ -226,7 +226,7 @@ func (f *fleet) kills() (workers, engines int) {
 
 // pebbleLeft counts the entries of an embedded store that no process has open.
 func pebbleLeft(dir string) (n int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startUp)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	s, err := pebblestore.Open(dir, pebblestore.Options{})
 	if err != nil {
@@ -267,9 +267,9 @@ func awaitHealth(ctx context.Context, address string) error {
 	})
 }
 
-// await repeats f until it succeeds, for at most startUp.
+// await repeats f until it succeeds, for at most startTimeout.
 func await(ctx context.Context, f func() error) error {
-	deadline := time.Now().Add(startUp)
+	deadline := time.Now().Add(startTimeout)
 	for {
 		err := f()
 		if err == nil || time.Now().After(deadline) {

@@ -10,29 +10,29 @@ import (
 	"strings"
 )
 
-const told = 3 // maximum number of keys in history
+const maxPrinted = 3 // maximum number of keys in history
 
-// history prints the events of all ledgers about some of the keys with errors, key by key and in
+// print prints the events of all ledgers about some of the keys with errors, key by key and in
 // order of time.
-func (b *history) history(w io.Writer) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (h *history) print(w io.Writer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	type entry struct {
 		event
 		key    string
 		ledger string
 	}
-	keys := slices.Sorted(maps.Keys(b.wrong))
-	keys = keys[:min(len(keys), told)]
+	keys := slices.Sorted(maps.Keys(h.failedKeys))
+	keys = keys[:min(len(keys), maxPrinted)]
 	var entries []entry
-	for _, t := range b.tails {
+	for _, t := range h.tails {
 		if len(keys) == 0 {
 			return
 		}
 		name := strings.TrimSuffix(filepath.Base(t.path), filepath.Ext(t.path))
 		again := tail{path: t.path}
 		err := again.events(func(e event) error {
-			if key := b.nameOf(e); slices.Contains(keys, key) {
+			if key := h.nameOf(e); slices.Contains(keys, key) {
 				entries = append(entries, entry{e, key, name})
 			}
 			return nil
@@ -50,15 +50,15 @@ func (b *history) history(w io.Writer) {
 }
 
 // nameOf returns the name of an event's key.
-func (b *history) nameOf(e event) string {
-	if number := cmp.Or(e.Schedule, b.occurrences[e.ID]); number != 0 {
-		return scheduleName(b.schedule(number).key)
+func (h *history) nameOf(e event) string {
+	if number := cmp.Or(e.Schedule, h.occurrences[e.ID]); number != 0 {
+		return scheduleName(h.schedule(number).key)
 	}
 	switch e.Kind {
 	case eventCancel, eventCancelled:
 		return keyName(e.Key)
 	case eventAcknowledged:
-		return keyName(b.timer(b.ids[e.ID]).key)
+		return keyName(h.timer(h.ids[e.ID]).key)
 	}
-	return keyName(b.timer(e.Timer).key)
+	return keyName(h.timer(e.Timer).key)
 }

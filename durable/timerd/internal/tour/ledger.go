@@ -23,7 +23,7 @@ func openLedger(path string) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := endTorn(f); err != nil {
+	if err := terminateTorn(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return &ledger{f: f}, nil
@@ -32,8 +32,8 @@ func openLedger(path string) (*ledger, error) {
 // torn is the end of an incomplete line.
 const torn = " torn"
 
-// endTorn ends the last line, if it is incomplete.
-func endTorn(f *os.File) error {
+// terminateTorn ends the last line, if it is incomplete.
+func terminateTorn(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
 		return err
@@ -58,9 +58,9 @@ func (l *ledger) write(e event) {
 
 // tail reads the new events of a ledger.
 type tail struct {
-	path   string
-	offset int64
-	rest   []byte // a line without its end so far
+	path    string
+	offset  int64
+	partial []byte // a line without its end so far
 }
 
 // events calls f with each new event.
@@ -77,13 +77,13 @@ func (t *tail) events(f func(event) error) error {
 	for {
 		n, err := file.ReadAt(buf, t.offset)
 		t.offset += int64(n)
-		t.rest = append(t.rest, buf[:n]...)
+		t.partial = append(t.partial, buf[:n]...)
 		for {
-			line, rest, ok := bytes.Cut(t.rest, []byte("\n"))
+			line, rest, ok := bytes.Cut(t.partial, []byte("\n"))
 			if !ok {
 				break
 			}
-			t.rest = rest
+			t.partial = rest
 			if bytes.HasSuffix(line, []byte(torn)) {
 				continue
 			}
@@ -96,7 +96,7 @@ func (t *tail) events(f func(event) error) error {
 				return fmt.Errorf("%s: line %q: %w", t.path, line, err)
 			}
 		}
-		t.rest = bytes.Clone(t.rest)
+		t.partial = bytes.Clone(t.partial)
 		if err != nil { // end of file
 			return nil
 		}

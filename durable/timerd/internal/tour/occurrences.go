@@ -11,9 +11,9 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-// scheduleLife is the lifecycle of one schedule, from its creation to its deletion. Times are in
+// scheduleLifecycle is the lifecycle of one schedule, from its creation to its deletion. Times are in
 // microseconds.
-type scheduleLife struct {
+type scheduleLifecycle struct {
 	key     int
 	puts    []*scheduleStep // created and replaced it
 	last    *scheduleStep   // of any kind
@@ -39,18 +39,18 @@ type occurrence struct {
 	ran     bool    // a callback was answered with 200
 }
 
-func (b *history) schedule(number int) *scheduleLife {
-	s := b.schedules[number]
+func (h *history) schedule(number int) *scheduleLifecycle {
+	s := h.schedules[number]
 	if s == nil {
-		s = &scheduleLife{planned: make(map[int64]*occurrence)}
-		b.schedules[number] = s
+		s = &scheduleLifecycle{planned: make(map[int64]*occurrence)}
+		h.schedules[number] = s
 	}
 	return s
 }
 
 // addSchedule adds an event of a schedule.
-func (b *history) addSchedule(e event) error {
-	s := b.schedule(e.Schedule)
+func (h *history) addSchedule(e event) error {
+	s := h.schedule(e.Schedule)
 	switch e.Kind {
 	case eventPut, eventDelete, eventPause, eventResume:
 		s.key = e.Key
@@ -62,7 +62,7 @@ func (b *history) addSchedule(e event) error {
 		case eventPut:
 			s.last.recurs = *e.Recurs
 			s.puts = append(s.puts, s.last)
-			b.latest[e.Key] = max(b.latest[e.Key], e.Schedule)
+			h.latest[e.Key] = max(h.latest[e.Key], e.Schedule)
 		case eventDelete:
 			s.deleted = s.last
 		}
@@ -77,7 +77,7 @@ func (b *history) addSchedule(e event) error {
 			s.planned[e.Planned] = o
 		}
 		o.ids[e.ID] = true
-		b.occurrences[e.ID] = e.Schedule
+		h.occurrences[e.ID] = e.Schedule
 		if e.Kind == eventCreated {
 			o.created = append(o.created, e.At)
 			return nil
@@ -85,7 +85,7 @@ func (b *history) addSchedule(e event) error {
 		o.seen = append(o.seen, e.At)
 		if e.Kind == eventReplies && e.Status == 200 && !o.ran {
 			o.ran = true
-			b.live.occurrences++
+			h.live.occurrences++
 		}
 	default:
 		return fmt.Errorf("unknown kind %q of a schedule", e.Kind)
@@ -115,10 +115,10 @@ func (s ScheduleSummary) ok() bool {
 
 // checkSchedules evaluates the schedules. dead are the keys of the dead letters, and infos are the
 // schedules in the store at the end.
-func (b *history) checkSchedules(dead map[string]bool, infos []client.ScheduleInfo) (sum ScheduleSummary) {
-	have := make(map[string]*client.ScheduleInfo, len(infos))
+func (h *history) checkSchedules(dead map[string]bool, infos []client.ScheduleInfo) (sum ScheduleSummary) {
+	stored := make(map[string]*client.ScheduleInfo, len(infos))
 	for i := range infos {
-		have[infos[i].Key] = &infos[i]
+		stored[infos[i].Key] = &infos[i]
 	}
 	deadAt := make(map[string]map[int64]bool)
 	for key := range dead {
@@ -130,35 +130,35 @@ func (b *history) checkSchedules(dead map[string]bool, infos []client.ScheduleIn
 			deadAt[schedule][at] = true
 		}
 	}
-	for number, s := range b.schedules {
+	for number, s := range h.schedules {
 		before := sum
 		name := scheduleName(s.key)
-		info := have[name]
-		if b.latest[s.key] != number {
+		info := stored[name]
+		if h.latest[s.key] != number {
 			info = nil // info belongs to a later schedule
 		}
 		if len(s.puts) == 0 || s.last.acked == 0 {
 			sum.Lost++ // a scheduler never got an answer, or an occurrence has no schedule
-			b.wrong[name] = true
+			h.failedKeys[name] = true
 			continue
 		}
 		sum.Schedules++
 		sum.Replaced += len(s.puts) - 1
 		s.check(&sum, info, deadAt[name], number != s.key)
 		if sum.Early+sum.Doubled+sum.Lost+sum.AfterDelete > before.Early+before.Doubled+before.Lost+before.AfterDelete {
-			b.wrong[name] = true
+			h.failedKeys[name] = true
 		}
 	}
 	return sum
 }
 
-// check adds one schedule to sum. again reports whether the schedule has the key of an earlier one,
+// check adds one schedule to sum. recreated reports whether the schedule has the key of an earlier one,
 // whose occurrences may have ended under it.
-func (s *scheduleLife) check(sum *ScheduleSummary, info *client.ScheduleInfo, dead map[int64]bool, again bool) {
+func (s *scheduleLifecycle) check(sum *ScheduleSummary, info *client.ScheduleInfo, dead map[int64]bool, recreated bool) {
 	ran, ended := 0, 0
 	for at, o := range s.planned {
 		sum.Doubled += len(o.ids) - 1
-		if !s.plans(at) {
+		if !s.hasPlanned(at) {
 			sum.Doubled++
 		}
 		if o.ran {
@@ -204,7 +204,7 @@ func (s *scheduleLife) check(sum *ScheduleSummary, info *client.ScheduleInfo, de
 	// Each occurrence is called back until it succeeds, is a dead letter, or is cancelled.
 	sum.Lost += max(created-ended-int(c.Cancelled), 0)
 	sum.Doubled += max(len(s.planned)-created, 0)
-	if !again { // a requeued dead letter ends twice
+	if !recreated { // a requeued dead letter ends twice
 		ends := int(c.Done + c.Dead + c.Cancelled)
 		sum.Lost += max(created-ends, 0)
 		if c.Dead == 0 {
@@ -215,7 +215,7 @@ func (s *scheduleLife) check(sum *ScheduleSummary, info *client.ScheduleInfo, de
 
 // checkDeleted adds a deleted schedule to sum. ended is how many of its occurrences ran or are dead
 // letters.
-func (s *scheduleLife) checkDeleted(sum *ScheduleSummary, info *client.ScheduleInfo, ended int) {
+func (s *scheduleLifecycle) checkDeleted(sum *ScheduleSummary, info *client.ScheduleInfo, ended int) {
 	if info != nil {
 		sum.AfterDelete++
 	}
@@ -247,7 +247,7 @@ func (s *scheduleLife) checkDeleted(sum *ScheduleSummary, info *client.ScheduleI
 
 // series returns the puts that changed the planned times: the first, and replacements with other
 // planned times.
-func (s *scheduleLife) series() (all []*scheduleStep) {
+func (s *scheduleLifecycle) series() (all []*scheduleStep) {
 	for _, p := range s.puts {
 		if n := len(all); n == 0 || !all[n-1].recurs.sameTimes(p.recurs) {
 			all = append(all, p)
@@ -256,12 +256,12 @@ func (s *scheduleLife) series() (all []*scheduleStep) {
 	return all
 }
 
-// plans reports whether the schedule had a planned time. A put took effect at an unknown time
+// hasPlanned reports whether the schedule had a planned time. A put took effect at an unknown time
 // between its first try and its answer.
-func (s *scheduleLife) plans(at int64) bool {
+func (s *scheduleLifecycle) hasPlanned(at int64) bool {
 	all := s.series()
 	for i, p := range all {
-		if at > p.sent/1000 && p.recurs.plans(at) && (i == len(all)-1 || at <= all[i+1].acked/1000) {
+		if at > p.sent/1000 && p.recurs.includes(at) && (i == len(all)-1 || at <= all[i+1].acked/1000) {
 			return true
 		}
 	}
@@ -271,7 +271,7 @@ func (s *scheduleLife) plans(at int64) bool {
 // expected returns how many planned times the schedule had after since, up to until. A replacement
 // ends one series and begins the next at an unknown ms between its first try and its answer; least
 // and most are over all of these.
-func (s *scheduleLife) expected(since, until int64) (least, most int) {
+func (s *scheduleLifecycle) expected(since, until int64) (least, most int) {
 	all := s.series()
 	last := all[len(all)-1].recurs.count(since, until)
 	least, most = last, last

@@ -78,11 +78,11 @@ func TestCheckFindsFaultsOfSchedules(t *testing.T) {
 	all := with(created, ranAll(1000, 9000))
 	nine := counts(9, 0)
 	good := ScheduleSummary{Schedules: 1, Planned: 9, Created: 9, Done: 9}
-	wrong := func(s ScheduleSummary, change func(*ScheduleSummary)) ScheduleSummary {
+	change := func(s ScheduleSummary, change func(*ScheduleSummary)) ScheduleSummary {
 		change(&s)
 		return s
 	}
-	gone := ScheduleSummary{Schedules: 1, Deleted: 1, Created: 5, Done: 5}
+	deletedSummary := ScheduleSummary{Schedules: 1, Deleted: 1, Created: 5, Done: 5}
 	for name, c := range map[string]struct {
 		events []event
 		counts *client.Counts // nil: the schedule is not in the store
@@ -96,32 +96,32 @@ func TestCheckFindsFaultsOfSchedules(t *testing.T) {
 		"sent twice": {events: with(created[:1], created[:1], created[1:], ranAll(1000, 9000)), counts: &nine, want: good},
 
 		"begun early": {events: with(all, []event{occurs(eventBegins, 1999, 2000, time.UnixMilli(2000).String())}), counts: &nine,
-			want: wrong(good, func(s *ScheduleSummary) { s.Early = 1 })},
+			want: change(good, func(s *ScheduleSummary) { s.Early = 1 })},
 		"called back early": {events: with(all, []event{occurs(eventReplies, 1999, 2000, time.UnixMilli(2000).String())}), counts: &nine,
-			want: wrong(good, func(s *ScheduleSummary) { s.Early = 1 })},
+			want: change(good, func(s *ScheduleSummary) { s.Early = 1 })},
 
 		"two IDs": {events: with(all, []event{occurs(eventReplies, 2500, 2000, "other"), {Kind: eventAcknowledged, ID: "other"}}), counts: &nine,
-			want: wrong(good, func(s *ScheduleSummary) { s.Doubled = 1 })},
+			want: change(good, func(s *ScheduleSummary) { s.Doubled = 1 })},
 		"two IDs created": {events: with(all, []event{occurs(eventCreated, 2500, 2000, "other")}), counts: &nine,
-			want: wrong(good, func(s *ScheduleSummary) { s.Doubled = 1 })},
+			want: change(good, func(s *ScheduleSummary) { s.Doubled = 1 })},
 		"not planned": {events: with(all, []event{occurs(eventReplies, 2600, 2500, "other")}), counts: new(counts(9, 0)),
-			want: wrong(good, func(s *ScheduleSummary) { s.Doubled, s.Done = 2, 10 })}, // and the schedule does not count them
+			want: change(good, func(s *ScheduleSummary) { s.Doubled, s.Done = 2, 10 })}, // and the schedule does not count them
 		"after the end": {events: with(all, ranAt(10000)), counts: &nine,
-			want: wrong(good, func(s *ScheduleSummary) { s.Doubled, s.Done = 2, 10 })},
+			want: change(good, func(s *ScheduleSummary) { s.Doubled, s.Done = 2, 10 })},
 		"counted twice": {events: all, counts: &client.Counts{Created: 9, SkippedOverlap: 1, Done: 9},
-			want: wrong(good, func(s *ScheduleSummary) { s.Doubled, s.Skipped = 1, 1 })},
+			want: change(good, func(s *ScheduleSummary) { s.Doubled, s.Skipped = 1, 1 })},
 		"ended twice": {events: all, counts: &client.Counts{Created: 9, Done: 10},
-			want: wrong(good, func(s *ScheduleSummary) { s.Doubled = 1 })},
+			want: change(good, func(s *ScheduleSummary) { s.Doubled = 1 })},
 
 		"neither created nor skipped": {events: with(created, ranAll(1000, 8000)), counts: new(counts(8, 0)),
 			want: ScheduleSummary{Schedules: 1, Planned: 9, Created: 8, Done: 8, Lost: 1}},
 		"no callback": {events: with(created, ranAll(1000, 8000)), counts: &nine,
-			want: wrong(good, func(s *ScheduleSummary) { s.Done, s.Lost = 8, 1 })},
+			want: change(good, func(s *ScheduleSummary) { s.Done, s.Lost = 8, 1 })},
 		"dead": {events: with(created, ranAll(1000, 8000), ranAt(9000)[:2]), counts: &client.Counts{Created: 9, Done: 8, Dead: 2}, dead: "report-1\x000000000009000",
-			want: wrong(good, func(s *ScheduleSummary) { s.Done = 8 })},
+			want: change(good, func(s *ScheduleSummary) { s.Done = 8 })},
 		"cancelled": {events: with(created, ranAll(1000, 8000)), counts: &client.Counts{Created: 9, Done: 8, Cancelled: 1},
-			want: wrong(good, func(s *ScheduleSummary) { s.Done = 8 })},
-		"no end":     {events: all, counts: &client.Counts{Created: 9, Done: 8}, want: wrong(good, func(s *ScheduleSummary) { s.Lost = 1 })},
+			want: change(good, func(s *ScheduleSummary) { s.Done = 8 })},
+		"no end":     {events: all, counts: &client.Counts{Created: 9, Done: 8}, want: change(good, func(s *ScheduleSummary) { s.Lost = 1 })},
 		"it is gone": {events: all, want: ScheduleSummary{Schedules: 1, Done: 9, Lost: 1}},
 
 		"replaced": {events: with(created, ranAll(1000, 5000), replaced, ranAt(6000), ranAt(8000)), counts: new(counts(7, 0)),
@@ -133,17 +133,17 @@ func TestCheckFindsFaultsOfSchedules(t *testing.T) {
 		"the old times though replaced": {events: with(created, ranAll(1000, 5000), replaced, ranAll(6000, 8000)), counts: new(counts(8, 0)),
 			want: ScheduleSummary{Schedules: 1, Replaced: 1, Planned: 7, Created: 8, Done: 8, Doubled: 2}}, // and one occurrence too many
 
-		"deleted":            {events: with(created, ranAll(1000, 5000), counted(counts(5, 0)), deleted), want: gone},
-		"after the deletion": {events: with(created, ranAll(1000, 6000), counted(counts(5, 0)), deleted), want: wrong(gone, func(s *ScheduleSummary) { s.Created, s.Done, s.AfterDelete = 6, 6, 1 })},
+		"deleted":            {events: with(created, ranAll(1000, 5000), counted(counts(5, 0)), deleted), want: deletedSummary},
+		"after the deletion": {events: with(created, ranAll(1000, 6000), counted(counts(5, 0)), deleted), want: change(deletedSummary, func(s *ScheduleSummary) { s.Created, s.Done, s.AfterDelete = 6, 6, 1 })},
 		"created by a request after the deletion": {events: with(created, ranAll(1000, 5000), counted(counts(5, 0)), deleted, []event{occurs(eventCreated, 5600, 5000, time.UnixMilli(5000).String())}),
-			want: wrong(gone, func(s *ScheduleSummary) { s.AfterDelete = 1 })},
-		"it is there though deleted": {events: with(created, ranAll(1000, 5000), deleted), counts: new(counts(5, 0)), want: wrong(gone, func(s *ScheduleSummary) { s.AfterDelete = 1 })},
-		"a gap before the deletion":  {events: with(created, ranAll(1000, 2000), ranAll(4000, 5000), counted(counts(4, 0)), deleted), want: wrong(gone, func(s *ScheduleSummary) { s.Created, s.Done, s.Lost = 4, 4, 1 })},
-		"no callback, then deleted":  {events: with([]event{puts(100, skipping), answered(110, "created")}, ranAll(1000, 4000), counted(counts(5, 0)), deleted), want: wrong(gone, func(s *ScheduleSummary) { s.Created, s.Done, s.Lost = 4, 4, 1 })},
-		"too many, then deleted":     {events: with(created, ranAll(1000, 5000), counted(counts(5, 1)), deleted), want: wrong(gone, func(s *ScheduleSummary) { s.Doubled = 1 })},
+			want: change(deletedSummary, func(s *ScheduleSummary) { s.AfterDelete = 1 })},
+		"it is there though deleted": {events: with(created, ranAll(1000, 5000), deleted), counts: new(counts(5, 0)), want: change(deletedSummary, func(s *ScheduleSummary) { s.AfterDelete = 1 })},
+		"a gap before the deletion":  {events: with(created, ranAll(1000, 2000), ranAll(4000, 5000), counted(counts(4, 0)), deleted), want: change(deletedSummary, func(s *ScheduleSummary) { s.Created, s.Done, s.Lost = 4, 4, 1 })},
+		"no callback, then deleted":  {events: with([]event{puts(100, skipping), answered(110, "created")}, ranAll(1000, 4000), counted(counts(5, 0)), deleted), want: change(deletedSummary, func(s *ScheduleSummary) { s.Created, s.Done, s.Lost = 4, 4, 1 })},
+		"too many, then deleted":     {events: with(created, ranAll(1000, 5000), counted(counts(5, 1)), deleted), want: change(deletedSummary, func(s *ScheduleSummary) { s.Doubled = 1 })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBook()
+			b := newHistory()
 			for _, e := range c.events {
 				require.NoError(t, b.add(e))
 			}
@@ -155,26 +155,26 @@ func TestCheckFindsFaultsOfSchedules(t *testing.T) {
 			require.Equal(t, c.want, got.Schedules)
 			ok := c.want.Early+c.want.Doubled+c.want.Lost+c.want.AfterDelete == 0
 			require.Equal(t, ok, got.ok())
-			require.Equal(t, ok, len(b.wrong) == 0)
+			require.Equal(t, ok, len(b.failedKeys) == 0)
 		})
 	}
-	require.Error(t, newBook().add(event{Kind: "x", Schedule: 1}))
+	require.Error(t, newHistory().add(event{Kind: "x", Schedule: 1}))
 }
 
 // If the store accepts the completion of an occurrence twice, the error names its schedule.
 func TestCheckFindsOccurrencesAcknowledgedTwice(t *testing.T) {
-	b := newBook()
+	b := newHistory()
 	events := append([]event{puts(100, everySecond), answered(110, "created")}, ranAt(1000)...)
 	for _, e := range append(events, events[len(events)-1]) {
 		require.NoError(t, b.add(e))
 	}
 	require.Equal(t, 1, b.check(nil, nil).AcknowledgedTwice)
-	require.True(t, b.wrong["report-1"])
+	require.True(t, b.failedKeys["report-1"])
 }
 
 // A schedule created again under the same key is a different schedule.
 func TestScheduleCreatedAgain(t *testing.T) {
-	b := newBook()
+	b := newHistory()
 	events := append([]event{puts(100, everySecond), answered(110, "created")}, ranAll(1000, 5000)...)
 	events = append(events, asks(eventDelete, 5500), answered(5510, "deleted"))
 	again := append([]event{puts(5600, everySecond), answered(5610, "created")}, ranAll(6000, 9000)...)
@@ -198,8 +198,8 @@ func TestRecurring(t *testing.T) {
 	policies, kinds, numbers := map[string]int{}, map[opKind]int{}, map[int]int{}
 	jitters, cancels, again := 0, 0, 0
 	for i := range l.Schedulers {
-		ops := l.recurring(i)
-		require.Equal(t, ops, l.recurring(i))
+		ops := l.planSchedules(i)
+		require.Equal(t, ops, l.planSchedules(i))
 		last := time.Duration(0)
 		for _, o := range ops {
 			require.LessOrEqual(t, last, o.at)
@@ -223,7 +223,7 @@ func TestRecurring(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, policies, len(overlaps)*len(misses))
+	require.Len(t, policies, len(overlapPolicies)*len(missedPolicies))
 	require.Len(t, numbers, l.Schedules+again)
 	for _, n := range []int{jitters, cancels, again, kinds[opDelete], kinds[opPause], kinds[opResume], kinds[opPut] - len(numbers)} {
 		require.Positive(t, n)
@@ -239,7 +239,7 @@ func TestPlannedTimes(t *testing.T) {
 	require.Equal(t, 5, r.count(1000, 9000))
 	require.Equal(t, 1, r.count(1299, 1300))
 	require.Zero(t, r.count(1300, 2299))
-	require.True(t, r.plans(1300))
-	require.False(t, r.plans(1301))
-	require.False(t, r.plans(6300))
+	require.True(t, r.includes(1300))
+	require.False(t, r.includes(1301))
+	require.False(t, r.includes(6300))
 }

@@ -24,7 +24,7 @@ const (
 	modeInform  mode = "inform"  // endless informational responses to the first attempt
 	modeEndless mode = "endless" // 200 and an endless body
 
-	modeDrag mode = "drag" // of schedules: 503 to every third first attempt, Retry-After 1 s
+	modeBusy mode = "drag" // of schedules: 503 to every third first attempt, Retry-After 1 s
 )
 
 // silent reports whether the first attempt gets no answer.
@@ -77,9 +77,9 @@ type planner struct {
 	ops    []op
 }
 
-// plan returns the operations of scheduler i in order of time; operations on one key are in the
+// planTimers returns the operations of scheduler i in order of time; operations on one key are in the
 // order in which they must be done.
-func (l load) plan(i int) []op {
+func (l load) planTimers(i int) []op {
 	p := planner{load: l, rng: rand.New(rand.NewPCG(l.Seed, uint64(i))), next: i + 1}
 	common := rand.New(rand.NewPCG(l.Seed, 1<<32)) // all schedulers have the same bursts
 	for range 4 {
@@ -131,12 +131,12 @@ func (p *planner) addKey() {
 		}
 		return max(b, at)
 	}
-	dice := p.rng.IntN(1000)
+	roll := p.rng.IntN(1000)
 	if p.next > p.Timers { // no number is left for a second timer
-		dice = 999
+		roll = 999
 	}
 	switch {
-	case dice < 80: // scheduled again: before it is due, or while it runs
+	case roll < 80: // scheduled again: before it is due, or while it runs
 		if !half {
 			first.mode = modeSlow
 			near = due + 100*time.Millisecond
@@ -146,22 +146,22 @@ func (p *planner) addKey() {
 		second.due = p.between(second.at, max(p.Span, second.at+200*time.Millisecond))
 		p.add(second)
 		return
-	case dice < 140: // cancelled: in time, or when it is due
+	case roll < 140: // cancelled: in time, or when it is due
 		p.add(first)
 		p.add(op{kind: opCancel, at: pick(p.between(at, due), near), key: key})
 		return
-	case dice < 190: // moved to later: in time, or when it is due
+	case roll < 190: // moved to later: in time, or when it is due
 		p.add(first)
 		p.add(op{kind: opMove, at: pick(p.between(at, due), near), key: key, timer: key, due: due + p.between(0, 2*time.Second)})
 		return
-	case dice < 200: // scheduled again, and both cancelled
+	case roll < 200: // scheduled again, and both cancelled
 		p.add(first)
 		p.add(op{kind: opSchedule, at: p.between(at, due), key: key, timer: p.number(), due: due, mode: modeOK})
 		p.add(op{kind: opCancel, at: due, key: key})
 		return
 	}
 	for _, m := range modes {
-		if dice < m.below {
+		if roll < m.below {
 			first.mode = m.mode
 			break
 		}

@@ -14,24 +14,24 @@ import (
 
 // process is one of the tour's processes. It can be started again after a kill.
 type process struct {
-	name    string
-	command func() *exec.Cmd
-	log     string // file for its output
-	revives bool   // restart it when it gives up, as a supervisor does
+	name     string
+	command  func() *exec.Cmd
+	log      string // file for its output
+	restarts bool   // restart it when it gives up, as a supervisor does
 
-	mu      sync.Mutex
-	cmd     *exec.Cmd // nil: not running
-	stdin   io.Closer
-	ended   chan error // receives the result of Wait
-	paused  bool
-	killed  int // times
-	stopped int // number of pauses
-	gaveUp  int // times
+	mu     sync.Mutex
+	cmd    *exec.Cmd // nil: not running
+	stdin  io.Closer
+	ended  chan error // receives the result of Wait
+	paused bool
+	killed int // times
+	pauses int // number of pauses
+	gaveUp int // times
 }
 
 const (
-	gaveUp      = 1                      // exit status of a timerd that starts without its engine
-	reviveAfter = 100 * time.Millisecond // delay before the restart of a timerd that gave up
+	statusGaveUp = 1                      // exit status of a timerd that starts without its engine
+	restartDelay = 100 * time.Millisecond // delay before the restart of a timerd that gave up
 )
 
 // child returns a process that runs this binary.
@@ -79,16 +79,16 @@ func (p *process) startLocked() error {
 		err := cmd.Wait()
 		ended <- err
 		var status *exec.ExitError
-		if p.revives && errors.As(err, &status) && status.ExitCode() == gaveUp {
-			time.Sleep(reviveAfter)
-			p.revive(cmd)
+		if p.restarts && errors.As(err, &status) && status.ExitCode() == statusGaveUp {
+			time.Sleep(restartDelay)
+			p.restart(cmd)
 		}
 	}()
 	return nil
 }
 
-// revive starts the process again, unless it was ended or started in between.
-func (p *process) revive(was *exec.Cmd) {
+// restart starts the process again, unless it was ended or started in between.
+func (p *process) restart(was *exec.Cmd) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cmd != was {
@@ -159,12 +159,12 @@ func (p *process) pause(d time.Duration, end <-chan struct{}) error {
 		return errors.New("timerd: " + p.name + " does not run")
 	}
 	err := suspend(p.cmd.Process)
-	if p.revives && errors.Is(err, os.ErrProcessDone) { // it just gave up
+	if p.restarts && errors.Is(err, os.ErrProcessDone) { // it just gave up
 		p.mu.Unlock()
 		return nil
 	}
 	p.paused = true
-	p.stopped++
+	p.pauses++
 	p.mu.Unlock()
 	if err != nil {
 		return err
@@ -196,8 +196,8 @@ func (p *process) state() string {
 	if p.killed > 0 {
 		s += fmt.Sprintf(", killed %d×", p.killed)
 	}
-	if p.stopped > 0 {
-		s += fmt.Sprintf(", paused %d×", p.stopped)
+	if p.pauses > 0 {
+		s += fmt.Sprintf(", paused %d×", p.pauses)
 	}
 	if p.gaveUp > 0 {
 		s += fmt.Sprintf(", gave up %d×", p.gaveUp)

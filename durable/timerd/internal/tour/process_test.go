@@ -9,11 +9,11 @@ import (
 )
 
 // A timerd that gives up is restarted until the tour ends it.
-func TestProcessIsRevived(t *testing.T) {
+func TestProcessIsRestarted(t *testing.T) {
 	t.Parallel()
 	p, err := child("none", "unknown", filepath.Join(t.TempDir(), "log"), nil)
 	require.NoError(t, err)
-	p.revives = true
+	p.restarts = true
 	require.NoError(t, p.start())
 	require.Eventually(t, func() bool {
 		p.mu.Lock()

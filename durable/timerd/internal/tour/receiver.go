@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	slowReply = 200 * time.Millisecond
-	hangReply = 10 * time.Second
-	flakyFor  = 2 // attempts
+	slowReply     = 200 * time.Millisecond
+	hangReply     = 10 * time.Second
+	flakyAttempts = 2 // attempts
 )
 
 // receiverConfig is the configuration of a receiver process.
@@ -50,27 +50,27 @@ func runReceiver(ctx context.Context, c receiverConfig) error {
 
 func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<10))
-	about, how, ok := parseBody(body)
+	e, m, ok := parseBody(body)
 	planned, err3 := plannedTime(r)
 	attempt, err2 := strconv.Atoi(r.Header.Get("Limbo-Attempt"))
-	if err != nil || err2 != nil || err3 != nil || !ok || (planned != 0) != (about.Schedule != 0) {
+	if err != nil || err2 != nil || err3 != nil || !ok || (planned != 0) != (e.Schedule != 0) {
 		http.Error(w, "no callback of the tour", http.StatusBadRequest)
 		return
 	}
 	status := http.StatusOK
-	switch how {
+	switch m {
 	case modeSlow:
 		time.Sleep(slowReply)
 	case modeFlaky:
-		if attempt <= flakyFor {
+		if attempt <= flakyAttempts {
 			status = http.StatusServiceUnavailable
 		}
 	case modeHang, modeTrickle, modeInform:
 		if attempt == 1 && planned/1000%5 == 0 { // rarely: a backlog would take long
-			withoutEnd(w, how)
+			replyEndlessly(w, m)
 			return
 		}
-	case modeDrag:
+	case modeBusy:
 		if attempt == 1 && planned/1000%3 == 0 {
 			status = http.StatusServiceUnavailable
 			w.Header().Set("Retry-After", "1")
@@ -82,18 +82,18 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case modePoison:
 		status = http.StatusInternalServerError
 	}
-	about.Kind, about.At, about.Planned = eventReplies, micros(), planned
-	about.ID, about.Attempt, about.Status = r.Header.Get(webhook.HeaderID), attempt, status
-	rc.ledger.write(about)
-	if how == modeUpgrade || how == modeEndless {
-		withoutEnd(w, how)
+	e.Kind, e.At, e.Planned = eventReplies, micros(), planned
+	e.ID, e.Attempt, e.Status = r.Header.Get(webhook.HeaderID), attempt, status
+	rc.ledger.write(e)
+	if m == modeUpgrade || m == modeEndless {
+		replyEndlessly(w, m)
 		return
 	}
 	w.WriteHeader(status)
 }
 
-// endless has the parts of the answers that do not end: the beginning, and the part that repeats.
-var endless = map[mode][2]string{
+// endlessReplies has the parts of the answers that do not end: the beginning, and the part that repeats.
+var endlessReplies = map[mode][2]string{
 	modeHang:    {},
 	modeTrickle: {"HTTP/1.1 200 OK\r\nX-Trickle: ", "x"},
 	modeInform:  {"", "HTTP/1.1 103 Early Hints\r\n\r\n"},
@@ -101,24 +101,24 @@ var endless = map[mode][2]string{
 	modeEndless: {"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n", "x"},
 }
 
-// withoutEnd answers until the caller disconnects, or until long after it should have.
-func withoutEnd(w http.ResponseWriter, how mode) {
+// replyEndlessly answers until the caller disconnects, or until long after it should have.
+func replyEndlessly(w http.ResponseWriter, m mode) {
 	c, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return
 	}
 	defer c.Close()
-	gone := make(chan struct{})
+	disconnected := make(chan struct{})
 	go func() {
 		_, _ = io.Copy(io.Discard, c)
-		close(gone)
+		close(disconnected)
 	}()
-	_, err = io.WriteString(c, endless[how][0])
+	_, err = io.WriteString(c, endlessReplies[m][0])
 	for end := time.After(hangReply); err == nil; {
 		select {
 		case <-time.After(10 * time.Millisecond):
-			_, err = io.WriteString(c, endless[how][1])
-		case <-gone:
+			_, err = io.WriteString(c, endlessReplies[m][1])
+		case <-disconnected:
 			return
 		case <-end:
 			return
@@ -126,20 +126,21 @@ func withoutEnd(w http.ResponseWriter, how mode) {
 	}
 }
 
-// parseBody parses a body that scheduler.timer or scheduler.recurring wrote. about has the number.
-func parseBody(b []byte) (about event, m mode, ok bool) {
-	var what string
+// parseBody parses a body that scheduler.timerOf or scheduler.scheduleOf wrote, into
+// an event with the number.
+func parseBody(b []byte) (e event, m mode, ok bool) {
+	var subject string
 	var number int
-	n, err := fmt.Sscan(string(b), &what, &number, (*string)(&m))
-	switch what {
-	case aboutTimer:
-		about.Timer = number
-	case aboutSchedule:
-		about.Schedule = number
+	n, err := fmt.Sscan(string(b), &subject, &number, (*string)(&m))
+	switch subject {
+	case subjectTimer:
+		e.Timer = number
+	case subjectSchedule:
+		e.Schedule = number
 	default:
-		return about, m, false
+		return e, m, false
 	}
-	return about, m, err == nil && n == 3
+	return e, m, err == nil && n == 3
 }
 
 // plannedTime returns the planned time of an occurrence, in ms, or 0 for the callback of any other

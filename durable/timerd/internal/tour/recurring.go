@@ -37,7 +37,7 @@ func (r recurrence) count(after, until int64) (n int) {
 	return n
 }
 
-func (r recurrence) plans(at int64) bool { return r.count(at-1, at) == 1 }
+func (r recurrence) includes(at int64) bool { return r.count(at-1, at) == 1 }
 
 func (r recurrence) sameTimes(other recurrence) bool {
 	return r.Every == other.Every && r.Offset == other.Offset
@@ -46,21 +46,21 @@ func (r recurrence) sameTimes(other recurrence) bool {
 func scheduleName(key int) string { return fmt.Sprintf("report-%d", key) }
 
 var (
-	overlaps = []string{"skip", "buffer_one", "cancel", "allow"}
-	misses   = []string{"latest", "none", "all"}
+	overlapPolicies = []string{"skip", "buffer_one", "cancel", "allow"}
+	missedPolicies  = []string{"latest", "none", "all"}
 )
 
 // recurringModes are the modes of schedules, as modes are those of timers.
 var recurringModes = []struct {
 	below int // of 1,000
 	mode  mode
-}{{150, modeDrag}, {270, modeSlow}, {350, modeFlaky}, {370, modeHang}, {375, modeFatal}}
+}{{150, modeBusy}, {270, modeSlow}, {350, modeFlaky}, {370, modeHang}, {375, modeFatal}}
 
-// recurring draws the operations on the schedules of one scheduler, in order of time. Each
+// planSchedules draws the operations on the schedules of one scheduler, in order of time. Each
 // scheduler has every Schedulers-th number. A number stands for a schedule from its creation to its
 // deletion; a schedule created again under the key of a deleted one has a number above all first
 // ones.
-func (l load) recurring(i int) (ops []op) {
+func (l load) planSchedules(i int) (ops []op) {
 	rng := rand.New(rand.NewPCG(l.Seed, 1<<33+uint64(i)))
 	between := func(from, to float64) time.Duration { // in parts of the span
 		return time.Duration((from + rng.Float64()*max(to-from, 0)) * float64(l.Span))
@@ -71,9 +71,9 @@ func (l load) recurring(i int) (ops []op) {
 		if rng.IntN(20) == 0 {
 			o.at = between(0.25, 0.7)
 		}
-		dice := rng.IntN(1000)
+		roll := rng.IntN(1000)
 		for _, m := range recurringModes {
-			if dice < m.below {
+			if roll < m.below {
 				o.mode = m.mode
 				break
 			}
@@ -82,8 +82,8 @@ func (l load) recurring(i int) (ops []op) {
 		ops = append(ops, o)
 		later := o
 		later.at = between(part(o.at), 0.85)
-		switch dice := rng.IntN(100); {
-		case dice < 20: // deleted, and perhaps created again
+		switch roll := rng.IntN(100); {
+		case roll < 20: // deleted, and perhaps created again
 			later.kind, later.cancel = opDelete, rng.IntN(2) == 0
 			ops = append(ops, later)
 			if rng.IntN(3) == 0 {
@@ -91,7 +91,7 @@ func (l load) recurring(i int) (ops []op) {
 				again.at, again.timer, again.recurs = later.at+between(0, 0.05), l.Schedules+number, drawRecurrence(rng)
 				ops = append(ops, again)
 			}
-		case dice < 40: // paused and resumed, and perhaps replaced or deleted in between
+		case roll < 40: // paused and resumed, and perhaps replaced or deleted in between
 			later.kind = opPause
 			resume := later
 			resume.kind, resume.at = opResume, between(part(later.at), 0.9)
@@ -103,7 +103,7 @@ func (l load) recurring(i int) (ops []op) {
 				ops = append(ops, replaced(rng, o, later.at+(resume.at-later.at)/2))
 			}
 			ops = append(ops, resume)
-		case dice < 60: // replaced, some twice
+		case roll < 60: // replaced, some twice
 			ops = append(ops, replaced(rng, o, later.at))
 			if rng.IntN(4) == 0 {
 				ops = append(ops, replaced(rng, o, between(part(later.at), 0.9)))
@@ -127,7 +127,7 @@ func replaced(rng *rand.Rand, o op, at time.Duration) op {
 }
 
 func drawRecurrence(rng *rand.Rand) recurrence {
-	r := recurrence{Every: 1000 + rng.Int64N(4001), Overlap: overlaps[rng.IntN(len(overlaps))], Missed: misses[rng.IntN(len(misses))]}
+	r := recurrence{Every: 1000 + rng.Int64N(4001), Overlap: overlapPolicies[rng.IntN(len(overlapPolicies))], Missed: missedPolicies[rng.IntN(len(missedPolicies))]}
 	if rng.IntN(4) == 0 { // many schedules share planned times
 		r.Every = cmp.Or(r.Every/1000, 1) * 1000
 	} else {

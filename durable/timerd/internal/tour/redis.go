@@ -101,7 +101,7 @@ func joinCluster(ctx context.Context, addresses []string) error {
 // redisLeft counts the keys that stay, except one record for each shard. It does not count keys
 // that expire, such as the heartbeats of workers.
 func redisLeft(address string) (n int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startUp)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	client := redis.NewClient(&redis.Options{Addr: address})
 	defer client.Close()

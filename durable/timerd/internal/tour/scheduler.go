@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	atOnce   = 256 // concurrent requests of a scheduler
-	maxBatch = 100 // operations that begin together
-	quantum  = 25 * time.Millisecond
-	resend   = 50 * time.Millisecond
-	patience = 20 * time.Second // longer than timerd takes for any answer
+	maxConcurrent  = 256 // concurrent requests of a scheduler
+	maxBatch       = 100 // operations that begin together
+	quantum        = 25 * time.Millisecond
+	retryDelay     = 50 * time.Millisecond
+	requestTimeout = 20 * time.Second // longer than timerd takes for any answer
 )
 
 // The body of a callback says whether it is of a timer or a schedule, with the number and the mode.
 const (
-	aboutTimer    = "timer"
-	aboutSchedule = "schedule"
+	subjectTimer    = "timer"
+	subjectSchedule = "schedule"
 )
 
 // topics spread each kind of timer over all lanes of a shard.
@@ -57,8 +57,8 @@ func runScheduler(ctx context.Context, c schedulerConfig) error {
 	s := &scheduler{schedulerConfig: c, ledger: l, api: timerd}
 	// Each queue has its own limit, so that timers and schedules do not delay each other.
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.run(ctx, c.Load.plan(c.Index)) })
-	group.Go(func() error { return s.run(ctx, c.Load.recurring(c.Index)) })
+	group.Go(func() error { return s.run(ctx, c.Load.planTimers(c.Index)) })
+	group.Go(func() error { return s.run(ctx, c.Load.planSchedules(c.Index)) })
 	return group.Wait()
 }
 
@@ -66,7 +66,7 @@ func runScheduler(ctx context.Context, c schedulerConfig) error {
 // not answer delays only its own operations. Operations on one key run in order.
 func (s *scheduler) run(ctx context.Context, queue []op) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
+	group.SetLimit(maxConcurrent)
 	last := make(map[int]chan struct{}) // by key; closed when the key's last operation is done
 	begin := func(ops []op, f func() error) {
 		done := make(chan struct{})
@@ -90,7 +90,7 @@ func (s *scheduler) run(ctx context.Context, queue []op) error {
 			_ = group.Wait() // the cause is the group's error, if it has failed
 			return context.Cause(ctx)
 		}
-		n := s.dueOf(queue)
+		n := s.dueCount(queue)
 		firsts, others := split(queue[:n])
 		if len(firsts) > 0 {
 			begin(firsts, func() error { return s.schedule(ctx, firsts) })
@@ -103,8 +103,8 @@ func (s *scheduler) run(ctx context.Context, queue []op) error {
 	return group.Wait()
 }
 
-// dueOf returns how many operations are due, at least 1 and at most maxBatch.
-func (s *scheduler) dueOf(queue []op) int {
+// dueCount returns how many operations are due, at least 1 and at most maxBatch.
+func (s *scheduler) dueCount(queue []op) int {
 	elapsed := time.Since(s.Start)
 	n := 1
 	for n < min(len(queue), maxBatch) && queue[n].at <= elapsed {
@@ -133,7 +133,7 @@ func (s *scheduler) do(ctx context.Context, o op) error {
 	case opMove:
 		return s.move(ctx, o)
 	case opPut, opDelete, opPause, opResume:
-		return s.recur(ctx, o)
+		return s.changeSchedule(ctx, o)
 	}
 	return s.schedule(ctx, []op{o})
 }
@@ -141,10 +141,10 @@ func (s *scheduler) do(ctx context.Context, o op) error {
 // schedule schedules one timer by itself, or several in a batch.
 func (s *scheduler) schedule(ctx context.Context, ops []op) error {
 	var receipts []client.Receipt
-	err := insist(ctx, func() (err error) {
+	err := retry(ctx, func() (err error) {
 		timers := make([]client.Timer, len(ops))
 		for i, o := range ops {
-			timers[i] = s.timer(o)
+			timers[i] = s.timerOf(o)
 		}
 		if len(ops) == 1 {
 			receipts = make([]client.Receipt, 1)
@@ -167,14 +167,14 @@ func (s *scheduler) schedule(ctx context.Context, ops []op) error {
 	return nil
 }
 
-// timer records a timer and returns the request for it. The callback's body tells the receiver
+// timerOf records a timer and returns the request for it. The callback's body tells the receiver
 // which timer it is and how to answer.
-func (s *scheduler) timer(o op) client.Timer {
+func (s *scheduler) timerOf(o op) client.Timer {
 	now := time.Now()
 	due := s.Start.Add(o.due).Truncate(time.Millisecond)
 	t := client.Timer{
 		Key: keyName(o.key), Topic: topics[o.key%len(topics)], Callback: s.callback(o),
-		Body: fmt.Appendf(nil, "%s %d %s", aboutTimer, o.timer, o.mode),
+		Body: fmt.Appendf(nil, "%s %d %s", subjectTimer, o.timer, o.mode),
 	}
 	notBefore := due.UnixMilli()
 	if o.after {
@@ -193,7 +193,7 @@ func (s *scheduler) callback(o op) client.Callback {
 
 func (s *scheduler) cancel(ctx context.Context, o op) error {
 	var r client.Receipt
-	err := insist(ctx, func() (err error) {
+	err := retry(ctx, func() (err error) {
 		s.ledger.write(event{Kind: eventCancel, At: micros(), Key: o.key})
 		r, err = s.api.Cancel(ctx, keyName(o.key))
 		return err
@@ -207,7 +207,7 @@ func (s *scheduler) cancel(ctx context.Context, o op) error {
 func (s *scheduler) move(ctx context.Context, o op) error {
 	var r client.Receipt
 	at := s.Start.Add(o.due).Truncate(time.Millisecond)
-	err := insist(ctx, func() (err error) {
+	err := retry(ctx, func() (err error) {
 		s.ledger.write(event{Kind: eventMove, At: micros(), Timer: o.timer, Due: at.UnixMilli()})
 		r, err = s.api.ResetAt(ctx, keyName(o.key), at)
 		return err
@@ -218,8 +218,8 @@ func (s *scheduler) move(ctx context.Context, o op) error {
 	return err
 }
 
-// recur carries out an operation on a schedule.
-func (s *scheduler) recur(ctx context.Context, o op) error {
+// changeSchedule carries out an operation on a schedule.
+func (s *scheduler) changeSchedule(ctx context.Context, o op) error {
 	key := scheduleName(o.key - s.Load.Timers)
 	e := event{Schedule: o.timer, Key: o.key - s.Load.Timers}
 	var send func() (client.ScheduleReceipt, error)
@@ -227,9 +227,9 @@ func (s *scheduler) recur(ctx context.Context, o op) error {
 	case opPut:
 		o.recurs.End = s.Start.Add(s.Load.Span).UnixMilli()
 		e.Kind, e.Recurs, e.Mode = eventPut, &o.recurs, o.mode
-		send = func() (client.ScheduleReceipt, error) { return s.api.PutSchedule(ctx, s.recurring(o)) }
+		send = func() (client.ScheduleReceipt, error) { return s.api.PutSchedule(ctx, s.scheduleOf(o)) }
 	case opDelete:
-		if err := s.count(ctx, key, e); err != nil {
+		if err := s.recordCounts(ctx, key, e); err != nil {
 			return err
 		}
 		e.Kind, e.Result = eventDelete, "keep"
@@ -245,7 +245,7 @@ func (s *scheduler) recur(ctx context.Context, o op) error {
 		send = func() (r client.ScheduleReceipt, err error) { return r, s.api.ResumeSchedule(ctx, key) }
 	}
 	var r client.ScheduleReceipt
-	err := insist(ctx, func() (err error) {
+	err := retry(ctx, func() (err error) {
 		e.At = micros()
 		s.ledger.write(e)
 		r, err = send()
@@ -257,22 +257,22 @@ func (s *scheduler) recur(ctx context.Context, o op) error {
 	return err
 }
 
-// recurring returns the schedule that o puts. It ends with the load.
-func (s *scheduler) recurring(o op) client.Schedule {
+// scheduleOf returns the schedule that o puts. It ends with the load.
+func (s *scheduler) scheduleOf(o op) client.Schedule {
 	r := o.recurs
 	duration := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 	return client.Schedule{
 		Key:   scheduleName(o.key - s.Load.Timers),
 		Every: duration(r.Every), Offset: duration(r.Offset), End: time.UnixMilli(r.End),
 		Jitter: duration(r.Jitter), Overlap: client.Overlap(r.Overlap), Missed: client.Missed(r.Missed), CatchUp: duration(r.CatchUp),
-		Topic: topics[o.key%len(topics)], Callback: s.callback(o), Body: fmt.Appendf(nil, "%s %d %s", aboutSchedule, o.timer, o.mode),
+		Topic: topics[o.key%len(topics)], Callback: s.callback(o), Body: fmt.Appendf(nil, "%s %d %s", subjectSchedule, o.timer, o.mode),
 	}
 }
 
-// count records the counts of a schedule.
-func (s *scheduler) count(ctx context.Context, key string, e event) error {
+// recordCounts records the counts of a schedule.
+func (s *scheduler) recordCounts(ctx context.Context, key string, e event) error {
 	var info client.ScheduleInfo
-	err := insist(ctx, func() (err error) {
+	err := retry(ctx, func() (err error) {
 		info, err = s.api.GetSchedule(ctx, key)
 		return err
 	})

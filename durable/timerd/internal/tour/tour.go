@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	schedulers = 2
-	startDelay = 200 * time.Millisecond
-	drainFor   = 2 * time.Minute // time after the load until the store is empty
-	requeued   = 20              // dead letters that are requeued
+	schedulers   = 2
+	startDelay   = 200 * time.Millisecond
+	drainTimeout = 2 * time.Minute // time after the load until the store is empty
+	maxRequeued  = 20              // dead letters that are requeued
 
 	timersPerSchedule = 25
 	minSchedules      = 200
@@ -35,8 +35,8 @@ type Store string
 // The stores of a tour.
 const (
 	Pebble  Store = "pebble"  // in a folder
-	Redis   Store = "redis"   // on a server behind a faulty network
-	Cluster Store = "cluster" // on three masters, each behind such a network
+	Redis   Store = "redis"   // on a server behind a faulty proxy
+	Cluster Store = "cluster" // on three masters, each behind such a proxy
 )
 
 // Options configure a tour.
@@ -86,7 +86,7 @@ type tour struct {
 	fleet   fleet
 	history *history
 	api     apiClient
-	show    *display
+	display *display
 	start   time.Time // of the load
 }
 
@@ -99,32 +99,32 @@ func run(ctx context.Context, o Options) (s Summary, err error) {
 		return s, err
 	}
 	t := &tour{Options: o, dir: dir}
-	if err := t.assemble(); err != nil {
+	if err := t.setUp(); err != nil {
 		return s, err
 	}
-	t.show = newDisplay(t)
+	t.display = newDisplay(t)
 	defer func() {
-		t.show.close()
-		t.history.history(t.Stderr)
+		t.display.close()
+		t.history.print(t.Stderr)
 	}()
 	defer func() {
 		t.fleet.stopAll()
 		if err != nil || !s.ok() {
-			t.show.say("ledgers and logs are kept in %s", dir)
+			t.display.printf("ledgers and logs are kept in %s", dir)
 			return
 		}
 		_ = os.RemoveAll(dir)
 	}()
-	s, err = t.conduct(ctx)
+	s, err = t.execute(ctx)
 	s.WorkersKilled, s.EngineKilled = t.fleet.kills()
 	n := &t.fleet.counts
 	s.Cut, s.CameLate, s.CameTwice = n.cut.Load(), n.late.Load(), n.twice.Load()
 	return s, err
 }
 
-// conduct starts the processes, runs the schedulers and the incidents, waits until no work is left,
+// execute starts the processes, runs the schedulers, injects the faults, waits until no work is left,
 // and checks.
-func (t *tour) conduct(ctx context.Context) (s Summary, err error) {
+func (t *tour) execute(ctx context.Context) (s Summary, err error) {
 	if err := t.fleet.start(ctx); err != nil {
 		return s, err
 	}
@@ -133,12 +133,12 @@ func (t *tour) conduct(ctx context.Context) (s Summary, err error) {
 		return s, err
 	}
 	t.start = start
-	t.show.began(start)
-	ctx, cancel := context.WithDeadlineCause(ctx, start.Add(t.Span+drainFor), errors.New("timerd: the tour has not come to its end in time"))
+	t.display.setStart(start)
+	ctx, cancel := context.WithDeadlineCause(ctx, start.Add(t.Span+drainTimeout), errors.New("timerd: the tour has not come to its end in time"))
 	defer cancel()
 
 	faults := make(chan error, 1)
-	go func() { faults <- t.faults(ctx, start) }()
+	go func() { faults <- t.injectFaults(ctx, start) }()
 	done := make(chan error, 1)
 	go func() { done <- t.fleet.waitSchedulers() }()
 	select {
@@ -147,9 +147,9 @@ func (t *tour) conduct(ctx context.Context) (s Summary, err error) {
 		err = context.Cause(ctx)
 	}
 	if err := errors.Join(err, <-faults); err != nil {
-		return t.verdict(nil, nil, 0), err
+		return t.summarize(nil, nil, 0), err
 	}
-	t.show.say("all is scheduled")
+	t.display.printf("all timers are scheduled")
 	return t.finish(ctx)
 }
 
@@ -158,15 +158,15 @@ func (t *tour) conduct(ctx context.Context) (s Summary, err error) {
 func (t *tour) finish(ctx context.Context) (s Summary, err error) {
 	busy, err := t.drain(ctx)
 	if err != nil {
-		return t.verdict(nil, nil, busy), err
+		return t.summarize(nil, nil, busy), err
 	}
 	dead, err := t.api.dead(ctx)
 	if err != nil {
-		return t.verdict(nil, nil, busy), err
+		return t.summarize(nil, nil, busy), err
 	}
 	n := 0
 	for key, cause := range dead { // they run and die again
-		if !strings.Contains(cause, "404") || n == requeued {
+		if !strings.Contains(cause, "404") || n == maxRequeued {
 			continue
 		}
 		n++
@@ -175,38 +175,38 @@ func (t *tour) finish(ctx context.Context) (s Summary, err error) {
 			err = fmt.Errorf("timerd: the requeue of %q is answered with %q", key, r.Result)
 		}
 		if err != nil {
-			return t.verdict(dead, nil, busy), err
+			return t.summarize(dead, nil, busy), err
 		}
 	}
-	t.show.say("%d dead letters, %d of them requeued", len(dead), n)
+	t.display.printf("%d dead letters, %d of them requeued", len(dead), n)
 	if busy, err = t.drain(ctx); err != nil {
-		return t.verdict(dead, nil, busy), err
+		return t.summarize(dead, nil, busy), err
 	}
 	if dead, err = t.api.dead(ctx); err != nil {
-		return t.verdict(dead, nil, busy), err
+		return t.summarize(dead, nil, busy), err
 	}
 	var infos []client.ScheduleInfo
-	err = t.repeat(ctx, 0, func() (bool, error) { // the network still fails
+	err = t.repeat(ctx, 0, func() (bool, error) { // the proxy still injects faults
 		infos, err = t.api.schedules(ctx)
 		return true, err
 	})
 	if err != nil {
-		return t.verdict(dead, nil, busy), err
+		return t.summarize(dead, nil, busy), err
 	}
 	if err := errors.Join(t.api.purge(ctx, slices.Collect(maps.Keys(dead))), t.api.remove(ctx, infos)); err != nil {
-		return t.verdict(dead, infos, busy), err
+		return t.summarize(dead, infos, busy), err
 	}
 	t.fleet.stopWorkers()
-	left, err := t.fleet.left()
-	t.show.say("the dead letters are purged, %d schedules deleted, the workers have ended, %d left behind", len(infos), left)
-	return t.verdict(dead, infos, left), err
+	left, err := t.fleet.countLeft()
+	t.display.printf("the dead letters are purged, %d schedules deleted, the workers have ended, %d left behind", len(infos), left)
+	return t.summarize(dead, infos, left), err
 }
 
 // drain waits until no timer waits or runs and all schedules have ended. It returns how many have
 // not.
 func (t *tour) drain(ctx context.Context) (busy int, err error) {
 	err = t.repeat(ctx, 0, func() (bool, error) {
-		busy, err = t.recurs(ctx)
+		busy, err = t.activeSchedules(ctx)
 		return busy == 0, err
 	})
 	if err != nil {
@@ -240,28 +240,28 @@ func (t *tour) repeat(ctx context.Context, wait time.Duration, f func() (done bo
 	}
 }
 
-// recurs returns how many schedules have not ended: a planned time is ahead, or has passed without
+// activeSchedules returns how many schedules have not ended: a planned time is ahead, or has passed without
 // an occurrence. A schedule shows as overdue only after a second.
-func (t *tour) recurs(ctx context.Context) (n int, err error) {
+func (t *tour) activeSchedules(ctx context.Context) (n int, err error) {
 	if wait := time.Until(t.start.Add(t.Span + 1100*time.Millisecond)); wait > 0 {
 		return t.Schedules, nil
 	}
 	infos, err := t.api.schedules(ctx)
-	var going []string
+	var active []string
 	for _, i := range infos {
 		if i.State != client.ScheduleEnded {
-			going = append(going, i.Key+" is "+string(i.State))
+			active = append(active, i.Key+" is "+string(i.State))
 		}
 	}
-	if err == nil && len(going) > 0 {
-		err = fmt.Errorf("timerd: %d schedules have not ended: %s", len(going), strings.Join(going[:min(len(going), told)], ", "))
+	if err == nil && len(active) > 0 {
+		err = fmt.Errorf("timerd: %d schedules have not ended: %s", len(active), strings.Join(active[:min(len(active), maxPrinted)], ", "))
 	}
-	return len(going), err
+	return len(active), err
 }
 
-func (t *tour) verdict(dead map[string]string, infos []client.ScheduleInfo, left int) Summary {
+func (t *tour) summarize(dead map[string]string, infos []client.ScheduleInfo, left int) Summary {
 	if err := t.history.read(); err != nil {
-		t.show.say("%v", err)
+		t.display.printf("%v", err)
 		left++
 	}
 	keys := make(map[string]bool, len(dead))

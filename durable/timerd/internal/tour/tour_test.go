@@ -82,8 +82,8 @@ func TestPlan(t *testing.T) {
 	l := load{Timers: 20_000, Span: 20 * time.Second, Schedulers: 2, Seed: 3}
 	timers, modes, kinds, dues := map[int]bool{}, map[mode]int{}, map[opKind]int{}, map[time.Duration]int{}
 	for i := range l.Schedulers {
-		ops := l.plan(i)
-		require.Equal(t, ops, l.plan(i))
+		ops := l.planTimers(i)
+		require.Equal(t, ops, l.planTimers(i))
 		last := map[int]time.Duration{}
 		for _, o := range ops {
 			require.LessOrEqual(t, last[o.key], o.at)

@@ -43,15 +43,15 @@ func runWorker(ctx context.Context, c workerConfig) error {
 		CallTimeout: callTimeout, PerHost: 64, MaxSnooze: 2 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})),
 		WrapStore: func(s store.Store) store.Store {
-			return &accepted{Store: s, ledger: l, ids: make(map[holding]store.ID)}
+			return &recordingStore{Store: s, ledger: l, ids: make(map[leaseKey]store.ID)}
 		},
-		WrapHandler: func(h durable.Handler) durable.Handler { return noting(h, l) },
+		WrapHandler: func(h durable.Handler) durable.Handler { return recordBegins(h, l) },
 	})
 }
 
-// noting records when a handler begins, and takes the time first: the rest may take long, because
+// recordBegins records when a handler begins, and takes the time first: the rest may take long, because
 // the garbage collector can delay an allocation for its whole cycle.
-func noting(h durable.Handler, l *ledger) durable.Handler {
+func recordBegins(h durable.Handler, l *ledger) durable.Handler {
 	return func(ctx context.Context, f durable.Fired) error {
 		begun := micros()
 		if call, err := webhook.Decode(f.Body); err == nil {
@@ -67,36 +67,36 @@ func noting(h durable.Handler, l *ledger) durable.Handler {
 	}
 }
 
-// accepted records the acknowledgements that the store accepts, by timer ID, which it learns from
+// recordingStore records the acknowledgements that the store accepts, by timer ID, which it learns from
 // the claims, and the occurrences that the store creates.
-type accepted struct {
+type recordingStore struct {
 	store.Store
 	ledger *ledger
 
 	mu  sync.Mutex
-	ids map[holding]store.ID
+	ids map[leaseKey]store.ID
 }
 
-type holding struct {
+type leaseKey struct {
 	token store.Token
 	key   string
 }
 
-func (a *accepted) Claim(ctx context.Context, shard int, c store.Claim) (store.Claimed, store.Horizon, error) {
+func (a *recordingStore) Claim(ctx context.Context, shard int, c store.Claim) (store.Claimed, store.Horizon, error) {
 	claimed, horizon, err := a.Store.Claim(ctx, shard, c)
-	a.know(claimed.Leases)
+	a.learn(claimed.Leases)
 	return claimed, horizon, err
 }
 
-func (a *accepted) know(leases []store.Lease) {
+func (a *recordingStore) learn(leases []store.Lease) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, l := range leases {
-		a.ids[holding{l.Token, l.Key}] = l.ID
+		a.ids[leaseKey{l.Token, l.Key}] = l.ID
 	}
 }
 
-func (a *accepted) End(ctx context.Context, shard int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+func (a *recordingStore) End(ctx context.Context, shard int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
 	results, horizon, err := a.Store.End(ctx, shard, ends)
 	for i, r := range results {
 		e := ends[i]
@@ -108,10 +108,10 @@ func (a *accepted) End(ctx context.Context, shard int, ends []store.End) ([]stor
 	return results, horizon, err
 }
 
-func (a *accepted) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+func (a *recordingStore) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 	sent := micros()
 	results, leases, horizon, err := a.Store.SwapPlans(ctx, shard, swaps, take)
-	a.know(leases)
+	a.learn(leases)
 	for i, r := range results {
 		if err != nil || r != store.Swapped {
 			continue
@@ -133,9 +133,9 @@ func (a *accepted) SwapPlans(ctx context.Context, shard int, swaps []store.PlanS
 
 // id returns the ID of a lease. IDs are never forgotten, so that a lease whose end is accepted
 // twice is detected; a tour is short.
-func (a *accepted) id(h store.Holder) (store.ID, bool) {
+func (a *recordingStore) id(h store.Holder) (store.ID, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	id, ok := a.ids[holding{h.Token, h.Key}]
+	id, ok := a.ids[leaseKey{h.Token, h.Key}]
 	return id, ok
 }

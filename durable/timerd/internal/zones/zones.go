@@ -90,13 +90,13 @@ var version = regexp.MustCompile(`^[0-9A-Za-z.-]{1,32}$`)
 // versionOf returns the version in a database, or "" if there is none. Distributions have one of
 // these files.
 func versionOf(files fs.FS) string {
-	for _, place := range []struct{ name, prefix string }{{"tzdata.zi", "# version "}, {"+VERSION", ""}} {
-		text, err := fs.ReadFile(files, place.name)
+	for _, file := range []struct{ name, prefix string }{{"tzdata.zi", "# version "}, {"+VERSION", ""}} {
+		text, err := fs.ReadFile(files, file.name)
 		if err != nil {
 			continue
 		}
 		line, _, _ := bytes.Cut(text, []byte("\n"))
-		if v, ok := strings.CutPrefix(strings.TrimRight(string(line), "\r"), place.prefix); ok && version.MatchString(v) {
+		if v, ok := strings.CutPrefix(strings.TrimRight(string(line), "\r"), file.prefix); ok && version.MatchString(v) {
 			return v
 		}
 	}

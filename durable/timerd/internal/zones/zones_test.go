@@ -84,13 +84,13 @@ func TestFind(t *testing.T) {
 	}
 	test := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFind$")
 	test.Env = append(os.Environ(), "ZONEINFO="+path, "ZONES_OF=2031a from "+path)
-	said, err := test.CombinedOutput()
-	require.NoError(t, err, "%s", said)
+	output, err := test.CombinedOutput()
+	require.NoError(t, err, "%s", output)
 }
 
 // The database is embedded in the program.
 func TestEmbedded(t *testing.T) {
-	said, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").CombinedOutput()
-	require.NoError(t, err, "%s", said)
-	require.Contains(t, strings.Fields(string(said)), "time/tzdata")
+	output, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.Contains(t, strings.Fields(string(output)), "time/tzdata")
 }
