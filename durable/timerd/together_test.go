@@ -42,7 +42,7 @@ func launch(t *testing.T, address string, cmd *exec.Cmd, ready func() error) {
 func TestTwoProcessesWithTheSameSchedules(t *testing.T) {
 	server := need.Program(t, "redis-server", "redis-server", "valkey-server")
 	t.Parallel()
-	const schedules, rounds, span = 20, 6, 4 * time.Second
+	const schedules, limit = 20, 6 // a process puts a schedule again after each occurrence but the last
 
 	var mu sync.Mutex
 	ids := map[string]map[string]string{} // IDs by schedule and planned time
@@ -109,18 +109,31 @@ func TestTwoProcessesWithTheSameSchedules(t *testing.T) {
 		return json.Unmarshal(b, reply)
 	}
 
-	end := time.Now().Add(span).Truncate(time.Millisecond)
+	// came waits until n occurrences of a schedule have run.
+	came := func(schedule string, n int) bool {
+		for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(10 * time.Millisecond) {
+			mu.Lock()
+			got := len(ids[schedule])
+			mu.Unlock()
+			if got >= n {
+				return true
+			}
+		}
+		t.Errorf("%s has not run %d times within a minute", schedule, n)
+		return false
+	}
 	created := make([]int, schedules)
 	begun := time.Now().UnixMilli()
 	var putting sync.WaitGroup
 	for i := range schedules {
+		name := fmt.Sprintf("s-%d", i)
 		for n, base := range bases {
 			putting.Go(func() {
-				for round := range rounds {
+				for round := 0; round < limit && came(name, round); round++ {
 					var r api.ScheduleResult
-					body := fmt.Sprintf(`{"every":"1s","offset":"%dms","end":%q,"overlap":"allow","missed":"all","topic":"%d","callback":{"url":%q}}`,
-						50*i, end.UTC().Format(time.RFC3339Nano), (n+round)%2, receiver.URL)
-					if err := ask(http.MethodPut, fmt.Sprintf("%s/schedules/s-%d", base, i), body, &r); err != nil {
+					body := fmt.Sprintf(`{"every":"1s","offset":"%dms","limit":%d,"overlap":"allow","missed":"all","topic":"%d","callback":{"url":%q}}`,
+						50*i, limit, (n+round)%2, receiver.URL)
+					if err := ask(http.MethodPut, base+"/schedules/"+name, body, &r); err != nil {
 						t.Error(err)
 					}
 					if r.Result == "created" {
@@ -128,13 +141,15 @@ func TestTwoProcessesWithTheSameSchedules(t *testing.T) {
 						created[i]++
 						mu.Unlock()
 					}
-					time.Sleep(span / 2 / rounds)
 				}
 			})
 		}
 	}
 	putting.Wait()
-	time.Sleep(time.Until(end.Add(1100 * time.Millisecond))) // until a late occurrence would show
+	for i := range schedules {
+		came(fmt.Sprintf("s-%d", i), limit)
+	}
+	time.Sleep(1100 * time.Millisecond) // an occurrence too many would run by then
 
 	for i := range schedules {
 		require.Equal(t, 1, created[i])
@@ -151,17 +166,17 @@ func TestTwoProcessesWithTheSameSchedules(t *testing.T) {
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, since.UnixMilli(), begun)
 		planned := map[string]bool{}
-		for ms := int64(50 * i); ms <= end.UnixMilli(); ms += 1000 {
-			if ms += max((since.UnixMilli()-ms)/1000, 0) * 1000; ms > since.UnixMilli() && ms <= end.UnixMilli() {
-				planned[time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")] = true
-			}
+		first := int64(50 * i)
+		first += ((since.UnixMilli()-first)/1000 + 1) * 1000
+		for k := range int64(limit) {
+			planned[time.UnixMilli(first+1000*k).UTC().Format("2006-01-02T15:04:05.000Z")] = true
 		}
-		require.Equal(t, api.Counts{Created: uint64(len(planned)), Done: uint64(len(planned))}, infos[0].Counts)
+		require.Equal(t, api.Counts{Created: limit, Done: limit}, infos[0].Counts)
 		mu.Lock()
 		for at := range planned {
 			require.NotEmpty(t, ids[name][at], "%s at %s", name, at)
 		}
-		require.Len(t, ids[name], len(planned))
+		require.Len(t, ids[name], limit)
 		mu.Unlock()
 	}
 }
