@@ -9,17 +9,15 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
 	"golang.org/x/mod/modfile"
-)
 
-// unpublished holds the directories of the modules that a release does not tag.
-var unpublished = []string{"bench", "checks", "examples"}
+	"github.com/seed-782fa212/limbo/checks/internal/modules"
+)
 
 // platforms are those whose packages link different modules: Pebble compresses with a C library
 // if there is a C compiler.
@@ -49,15 +47,12 @@ type pkg struct {
 // linked returns the third-party modules that limbo's published ones link on any platform, sorted
 // by path. The versions are those of each go.mod, as for those who import it, not the workspace's.
 func linked(root string) ([]*thirdParty, error) {
-	text, err := os.ReadFile(filepath.Join(root, "go.work"))
+	dirs, err := modules.Dirs(root)
 	if err != nil {
 		return nil, err
 	}
-	work, err := modfile.ParseWork("go.work", text, nil)
+	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
-		return nil, err
-	}
-	if text, err = os.ReadFile(filepath.Join(root, "go.mod")); err != nil {
 		return nil, err
 	}
 	core, err := modfile.Parse("go.mod", text, nil)
@@ -68,9 +63,8 @@ func linked(root string) ([]*thirdParty, error) {
 	var mu sync.Mutex // of found and errs
 	var errs []error
 	var wg sync.WaitGroup
-	for _, use := range work.Use {
-		dir := path.Clean(use.Path)
-		if slices.Contains(unpublished, dir) {
+	for _, dir := range dirs {
+		if !modules.Published(dir) {
 			continue
 		}
 		for _, platform := range platforms {

@@ -11,10 +11,9 @@ import (
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/semver"
-)
 
-// unpublished holds the directories of the modules that a release does not tag.
-var unpublished = []string{"bench", "checks", "examples"}
+	"github.com/seed-782fa212/limbo/checks/internal/modules"
+)
 
 // mod is a module of the repository.
 type mod struct {
@@ -23,7 +22,7 @@ type mod struct {
 	file *modfile.File
 }
 
-func (m *mod) published() bool { return !slices.Contains(unpublished, m.dir) }
+func (m *mod) published() bool { return modules.Published(m.dir) }
 
 // tag returns the name of the tag with which the go command finds a version of the module.
 func (m *mod) tag(version string) string { return path.Join(m.dir, version) }
@@ -33,17 +32,13 @@ func (m *mod) name(file string) string { return path.Join(m.dir, file) }
 
 // readModules returns the modules that go.work in root joins: those that others require first.
 func readModules(root string) ([]*mod, error) {
-	text, err := os.ReadFile(filepath.Join(root, "go.work"))
-	if err != nil {
-		return nil, err
-	}
-	work, err := modfile.ParseWork("go.work", text, nil)
+	dirs, err := modules.Dirs(root)
 	if err != nil {
 		return nil, err
 	}
 	var mods []*mod
-	for _, use := range work.Use {
-		m := &mod{dir: path.Clean(use.Path)}
+	for _, dir := range dirs {
+		m := &mod{dir: dir}
 		text, err := os.ReadFile(filepath.Join(root, m.dir, "go.mod"))
 		if err != nil {
 			return nil, err
