@@ -63,13 +63,13 @@
 // [timingwheel.Wheel]. It allocates nothing once records can be used again, and has no
 // goroutine of its own. A table has one goroutine while nothing expires; a group has none. A
 // pending call takes about 190 bytes, and 110 more in Do, in addition to the caller's
-// goroutine. A group takes about 340 bytes, 140 more once it has had a call, and 290 for each
+// goroutine. A group takes about 310 bytes, 140 more once it has had a call, and 290 for each
 // of the five ways in which one of its calls has ended, twice that for the timeout. (R a
 // string, Go 1.26, amd64.)
 //
 // A group's calls share one lock. The table's own calls are spread over several, by id. Only
 // two operations hold such a lock for longer than a few calls take: closing a group, and
 // shrinking its map when seven eighths of the peak number of calls have ended. Shrinking takes
-// about 0.3 µs for each remaining call, 30 ms when a million have become 125,000, and delays
-// the call that ends then, and the others of the group.
+// constant time for each remaining call, 125,000 of a million, and delays the call that ends
+// then, and the others of the group.
 package calls

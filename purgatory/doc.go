@@ -67,7 +67,7 @@
 // # Many purgatories
 //
 // Each purgatory has its own timing wheel, unless it shares a clock with others ([NewClock],
-// [Options.Clock]): then an idle purgatory costs 6 KiB and no goroutine.
+// [Options.Clock]): then an idle purgatory costs less than 8 KiB and no goroutine.
 //
 // # Memory
 //

@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -214,4 +215,41 @@ func TestDamagedRecords(t *testing.T) {
 		_, err := decodeMeta(m[:i])
 		require.ErrorIs(t, err, errRecord)
 	}
+}
+
+// The lifecycle of a timer sets or removes six keys, apart from the shard's record.
+func TestKeysOfALifecycle(t *testing.T) {
+	f := newFixture(t)
+	all := func() map[string]string {
+		it, err := f.db.NewIter(nil)
+		f.NoError(err)
+		defer it.Close()
+		keys := map[string]string{}
+		for it.First(); it.Valid(); it.Next() {
+			keys[string(it.Key())] = "=" + string(it.Value()) // some are empty
+		}
+		return keys
+	}
+	before, n := all(), 0
+	changed := func() {
+		now := all()
+		for key := range maps.Keys(now) {
+			if _, ok := before[key]; !ok {
+				before[key] = ""
+			}
+		}
+		for key, value := range before {
+			if now[key] != value && key != string(metaKey(nil, 0)) {
+				n++
+			}
+		}
+		before = now
+	}
+	f.put(entry(keyIn(0, 0), 0))
+	changed()
+	lease := f.claim(0, 1)[0]
+	changed()
+	f.end(lease, store.Done)
+	changed()
+	f.Equal(6, n)
 }

@@ -67,7 +67,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 	fs.StringVar(&c.TLSClientCA, "tls-client-ca", "", "`file` with the CAs, in PEM, one of which must have signed a client's certificate")
 
 	fs.IntVar(&c.Workers, "workers", 64, "callbacks at the same time; 0: this process makes none")
-	fs.StringVar(&c.Name, "name", "", "the worker's name among those that share a store; default: drawn at random")
+	fs.StringVar(&c.Name, "name", "", "the worker's name among those that share a store; default: the host and the process")
 	fs.DurationVar(&c.Lease, "lease", 30*time.Second, "after which a dead process's timers run again")
 	fs.IntVar(&c.MaxAttempts, "max-attempts", 10, "after which a timer is a dead letter")
 	fs.DurationVar(&c.Backoff, "backoff", time.Second, "the first retry comes within this, the next within twice that, …")

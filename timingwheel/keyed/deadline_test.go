@@ -3,6 +3,7 @@ package keyed
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,4 +167,17 @@ func TestTouchOfDueTimer(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"busy", "a", "b"}, order)
 	})
+}
+
+// The deadline has a monotonic reading, except at the end of time. A reading shows in a time's text.
+func TestDeadlineIsMonotonic(t *testing.T) {
+	table, err := New(func(string, int) {}, timingwheel.Options{})
+	require.NoError(t, err)
+	defer func() { _, _ = table.Close(timingwheel.Discard) }()
+	for ttl, monotonic := range map[time.Duration]bool{time.Hour: true, math.MaxInt64: false} {
+		require.NoError(t, table.Set("k", 1, ttl))
+		deadline, ok := table.Deadline("k")
+		require.True(t, ok)
+		require.Equal(t, monotonic, strings.Contains(deadline.String(), " m=+"), deadline)
+	}
 }

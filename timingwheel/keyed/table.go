@@ -192,9 +192,10 @@ func (t *Table[K, V]) Get(key K) (value V, ok bool) {
 	return e.Value, ok
 }
 
-// Deadline returns the time from which key may expire, rounded up to the tick, with a monotonic
-// reading, and whether key is in the table. If key was set to expire at once, the time is the
-// start of the tick in which it was set. Constant time.
+// Deadline returns the time from which key may expire, rounded up to the tick, and whether key
+// is in the table. The time has a monotonic reading unless it is at the end of time, 292 years
+// from now. If key was set to expire at once, the time is the start of the tick in which it was
+// set. Constant time.
 func (t *Table[K, V]) Deadline(key K) (deadline time.Time, ok bool) {
 	timer, ok := t.timer(key)
 	if !ok {
