@@ -80,7 +80,7 @@ func newOutsider(ctx context.Context, dir string) (*outsider, error) {
 		"GOPRIVATE=",
 		"GONOPROXY=",
 		// -trimpath lets the build cache serve every module cache.
-		"GOFLAGS=-trimpath -modcacherw",
+		"GOFLAGS=" + strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath -modcacherw"),
 	}}, nil
 }
 
