@@ -93,8 +93,9 @@ func TestLevelsOfTheFarFuture(t *testing.T) {
 
 // useShard makes the next timer go to that shard.
 func (f *fixture) useShard(i int) {
+	f.affinity = new(shardAffinity)
 	for k := range f.affinity {
-		f.affinity[k].Store(uint32(i))
+		f.affinity[k].Store(uint32(i - k))
 	}
 }
 

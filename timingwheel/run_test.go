@@ -353,7 +353,7 @@ func TestMaxPendingConcurrently(t *testing.T) {
 	f.verifyStopped()
 }
 
-// A goroutine that finds its shard locked takes the next, and stays there.
+// A goroutine that finds its shard locked takes another, and stays there.
 func TestLockedShardIsSkipped(t *testing.T) {
 	f := start(t, Options{Shards: 4})
 	f.useShard(1)
@@ -377,7 +377,8 @@ func TestLockedShardIsSkipped(t *testing.T) {
 		}
 	}
 	s.mu.Unlock()
-	require.Equal(t, []uint32{2, 2}, got)
+	require.NotEqual(t, uint32(1), got[0])
+	require.Equal(t, got[0], got[1])
 }
 
 // T12: every method works from a callback and from OnPanic.
