@@ -13,7 +13,7 @@ import (
 // Clock runs the timeouts and the deferred checks of all purgatories and thresholds that have
 // it as Options.Clock. Make one with [NewClock]. A purgatory without one makes its own.
 //
-// A clock costs one goroutine while nothing expires. It takes about 11 KiB with two processors,
+// A clock costs one goroutine while nothing expires. It takes about 10 KiB with two processors,
 // or 48 KiB once it has held a timer; with sixteen, 39 and 75 KiB. An empty purgatory on a
 // shared clock costs less than 8 KiB. Purgatories on one clock also share its workers: a
 // Complete that blocks occupies a worker of all of them.
