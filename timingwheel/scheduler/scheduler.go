@@ -28,7 +28,7 @@ type Scheduler struct {
 	closing sync.Mutex // one Close at a time; taken before all other locks
 }
 
-// New makes a scheduler. An idle one costs one goroutine, and some 10 KiB with two processors
+// New makes a scheduler. An idle one costs one goroutine, and some 11 KiB with two processors
 // and more with more, like its wheel; its first job adds one goroutine and some 50 KiB. An
 // option out of range is an error that names it.
 func New(o Options) (*Scheduler, error) {
