@@ -453,12 +453,15 @@ func TestRunningCallback(t *testing.T) {
 			<-r.Context().Done()
 			close(ended)
 		}))
-		t.Cleanup(receiver.Close)
+		t.Cleanup(func() {
+			receiver.CloseClientConnections() // Close waits for a callback that has not ended
+			receiver.Close()
+		})
 		_, err := d.client.Schedule(background, client.Timer{Key: "video/1", Callback: client.Callback{
 			URL: receiver.URL, Timeout: 10 * time.Minute, // longer than the page needs to load
 		}})
 		require.NoError(t, err)
-		<-begun
+		within(t, begun, "the callback to begin")
 		x := d.open(t)
 		x.view("#/timers?state=running")
 		x.click("tbody a", "video/1")
@@ -466,10 +469,21 @@ func TestRunningCallback(t *testing.T) {
 		require.NotEmpty(t, d.get("video/1").Worker)
 		x.click("[data-action=cancel]", "")
 		x.click("dialog button", "Cancel")
-		<-ended
+		x.shows("1 of 1 timer cancelled.")
+		within(t, ended, "the callback to end")
 		require.Eventually(t, func() bool {
 			_, err := d.client.Get(background, "video/1")
 			return errors.Is(err, client.ErrNotFound)
 		}, patience, 10*time.Millisecond)
-	}, "-workers", "4", "-allow", "127.0.0.1/32")
+	}, "-workers", "4", "-allow", "127.0.0.1/32", "-lease", "1h") // so that the lease does not end the callback
+}
+
+// within waits for an event of another process.
+func within(t *testing.T, event <-chan struct{}, name string) {
+	t.Helper()
+	select {
+	case <-event:
+	case <-time.After(patience):
+		require.FailNow(t, "waited in vain for "+name)
+	}
 }
