@@ -34,7 +34,7 @@ func launch(t *testing.T, address string, cmd *exec.Cmd, ready func() error) {
 			t.Log(address, out.String())
 		}
 	})
-	require.Eventually(t, func() bool { return ready() == nil }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return ready() == nil }, time.Minute, 20*time.Millisecond)
 }
 
 // Two processes share a Redis, and put and update the same schedules at the same time. They create
@@ -160,7 +160,7 @@ func TestTwoProcessesWithTheSameSchedules(t *testing.T) {
 				require.NoError(t, ask(http.MethodGet, base+"/schedules/"+name, "", &infos[n]))
 			}
 			return infos[0].State == "ended" && infos[0].Counts.Done >= infos[0].Counts.Created
-		}, 20*time.Second, 50*time.Millisecond)
+		}, time.Minute, 50*time.Millisecond)
 		require.Equal(t, infos[0], infos[1])
 		since, err := time.Parse(time.RFC3339Nano, infos[0].Created)
 		require.NoError(t, err)

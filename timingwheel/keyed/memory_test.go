@@ -172,12 +172,12 @@ func TestValuesAreCollected(t *testing.T) {
 				ends[name](table, k)
 			}()
 			if name == "expired" {
-				require.Eventually(t, func() bool { return len(expired) == 1 }, 10*time.Second, milli)
+				require.Eventually(t, func() bool { return len(expired) == 1 }, time.Minute, milli)
 			}
 			require.Eventually(t, func() bool {
 				runtime.GC()
 				return value.Value() == nil && (name == "replaced" || key.Value() == nil)
-			}, 10*time.Second, milli)
+			}, time.Minute, milli)
 			_, err = table.Shutdown(context.Background(), timingwheel.Discard)
 			require.NoError(t, err)
 			runtime.KeepAlive(table)
