@@ -39,11 +39,12 @@ failed() {
 	exit 1
 }
 
-# holds NAME MODEL "FLAGS OF THE MODEL" [-O2]: no assertion fails in any state. A compilation takes a
-# second longer with -O2 than with -O1; only a search of more than 2,000,000 states gains more.
+# holds NAME MODEL "FLAGS OF THE MODEL" [-O2]: no assertion fails in any state. A search is as fast
+# with -Og as with -O1, and compiles faster. A compilation takes longer with -O2; only a search of
+# more than 2,000,000 states gains more.
 holds() {
 	local name=$1
-	build "$name" "$2" "$3 -DWITNESS" "${4--O1}" -DSAFETY -DNOFAIR
+	build "$name" "$2" "$3 -DWITNESS" "${4--Og}" -DSAFETY -DNOFAIR
 	"$name/pan" -m200000 -w23 >"$name.out" 2>&1 || true
 	complete "$name" holds
 }
@@ -60,7 +61,7 @@ complete() {
 
 # proceeds NAME MODEL "FLAGS OF THE MODEL" [-O2]: no weakly fair run stays in stuck states forever.
 proceeds() {
-	build "$1" "$2" "$3 -DPROGRESS" "${4--O1}" -DNFAIR=3
+	build "$1" "$2" "$3 -DPROGRESS" "${4--Og}" -DNFAIR=3
 	"$1/pan" -a -f -m1000000 -w23 >"$1.out" 2>&1 || true
 	complete "$1" proceeds
 }
