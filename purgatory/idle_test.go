@@ -42,7 +42,7 @@ func TestP17ClockMemory(t *testing.T) {
 			require.LessOrEqual(t, idle-before, most[0]*len(clocks))
 			require.LessOrEqual(t, had-before, most[1]*len(clocks))
 			for _, c := range clocks {
-				c.Close()
+				require.NoError(t, c.Shutdown(t.Context()))
 			}
 		}()
 	}
