@@ -24,8 +24,8 @@ const controlHelp = `commands:
   cut N M | heal N M  the link between two brokers
 `
 
-// obey executes commands until the input ends.
-func obey(c *cluster.Cluster, in io.Reader, out io.Writer) {
+// runCommands executes commands until the input ends.
+func runCommands(c *cluster.Cluster, in io.Reader, out io.Writer) {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		words := strings.Fields(lines.Text())

@@ -97,7 +97,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	cfg.Logger = logLevel.Logger(stderr, *serve)
 	cfg.Meta.Logger = cfg.Logger
 	if !*serve { // the tour needs faults to be noticed soon, and has the machine for itself
-		tour.NoticeSoon(&cfg)
+		tour.QuickFaultDetection(&cfg)
 	}
 	flags.Visit(func(f *flag.Flag) {
 		switch f.Name {
@@ -133,7 +133,7 @@ func runServe(cfg cluster.Config, page *livepage.Page, stdin io.Reader, stdout, 
 		return 1
 	}
 	_, _ = fmt.Fprintf(stdout, "broker: listening on %s\n", strings.Join(c.Addrs(), ","))
-	go obey(c, stdin, stdout) // ends with the process: a read of standard input cannot be cancelled
+	go runCommands(c, stdin, stdout) // ends with the process: a read of standard input cannot be cancelled
 	<-ctx.Done()
 	stop() // a second signal ends the process the usual way
 

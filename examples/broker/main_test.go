@@ -113,7 +113,7 @@ func TestServe(t *testing.T) {
 		all := kmsg.NewPtrMetadataRequest()
 		all.Version = 9
 		return len(other.Call(all).(*kmsg.MetadataResponse).Topics) == 2
-	}, kafkatest.Patience, time.Millisecond)
+	}, kafkatest.WaitLimit, time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.Empty(t, kafkatest.PartitionsOf(c.Receive(fetch))[0].RecordBatches)
 	rest, err := io.ReadAll(out)

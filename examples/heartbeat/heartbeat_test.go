@@ -24,8 +24,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
-// patience bounds every wait of these tests. Only a test that fails waits that long.
-const patience = time.Minute
+// waitLimit bounds every wait of these tests. Only a test that fails waits that long.
+const waitLimit = time.Minute
 
 // A bad argument is reported with its value and its range, and nothing is started.
 func TestBadArguments(t *testing.T) {
@@ -105,7 +105,7 @@ func TestJudge(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
 			w := &swarm{clients: []client{c.client}}
-			require.Equal(t, c.ok, w.judge(idle, &out))
+			require.Equal(t, c.ok, w.summarize(idle, &out))
 			require.Contains(t, out.String(), c.says)
 			require.Equal(t, !c.ok, strings.Contains(out.String(), "FAIL"))
 		})
@@ -135,7 +135,7 @@ func TestUnansweredLineDoesNotCount(t *testing.T) {
 	})
 	w := &swarm{clients: make([]client, 1)}
 	c := &w.clients[0]
-	w.live(t.Context(), &server{on: network.Machine, listener: l, idle: 100 * time.Millisecond}, c, patience, semaphore.NewWeighted(1))
+	w.live(t.Context(), &server{on: network.Machine, listener: l, idle: 100 * time.Millisecond}, c, waitLimit, semaphore.NewWeighted(1))
 	serving.Wait()
 	require.NoError(t, c.err)
 	require.False(t, c.droppedAt.IsZero())
@@ -149,7 +149,7 @@ func startServer(t *testing.T, on network.Network, idle time.Duration, limit int
 	s, err := listen(on, "127.0.0.1:0", idle, limit)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		require.NoError(t, s.shutdown(ctx))
 		require.Zero(t, s.deadline.Len())
@@ -162,7 +162,7 @@ func startServer(t *testing.T, on network.Network, idle time.Duration, limit int
 func ended(t *testing.T, n int) {
 	t.Helper()
 	for start := time.Now(); runtime.NumGoroutine() > n; runtime.Gosched() {
-		if time.Since(start) > patience {
+		if time.Since(start) > waitLimit {
 			buf := make([]byte, 1<<16)
 			t.Fatalf("%d goroutines, not %d\n%s", runtime.NumGoroutine(), n, buf[:runtime.Stack(buf, true)])
 		}
@@ -173,7 +173,7 @@ func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
-	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(waitLimit)))
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -243,7 +243,7 @@ func TestServerLimit(t *testing.T) {
 	_, err = say(first, "still\n")
 	require.NoError(t, err)
 	require.NoError(t, first.Close())
-	require.Eventually(t, func() bool { return s.deadline.Len() == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.deadline.Len() == 1 }, waitLimit, time.Millisecond)
 	_, err = say(dial(t, s.addr()), "in\n")
 	require.NoError(t, err)
 	require.Zero(t, s.dropped.Load())
@@ -264,7 +264,7 @@ func TestServerLineLength(t *testing.T) {
 		_, err = c.Read(make([]byte, 1))
 		require.Error(t, err)
 	}
-	require.Eventually(t, func() bool { return s.deadline.Len() == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.deadline.Len() == 1 }, waitLimit, time.Millisecond)
 	require.Zero(t, s.dropped.Load())
 	require.Equal(t, int64(1), s.lines.Load())
 }
@@ -279,7 +279,7 @@ func TestServerShutdown(t *testing.T) {
 		require.NoError(t, err)
 		all = append(all, c)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	require.NoError(t, s.shutdown(ctx))
 	for _, c := range all {
@@ -329,7 +329,7 @@ func TestServe(t *testing.T) {
 	select {
 	case code := <-status:
 		require.Zero(t, code, stderr.String())
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatal("SIGTERM did not end it")
 	}
 	_, err = talking.Read(make([]byte, 1))

@@ -88,11 +88,11 @@ func run(on network.Network, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return bad("%v", err)
 	}
-	hide, err := livepage.Add(page.Registry(), "idle connections", observe.Wheel(s.deadline))
+	unobserve, err := livepage.Add(page.Registry(), "idle connections", observe.Wheel(s.deadline))
 	if err != nil {
 		return failed(errors.Join(err, s.shutdown(context.Background())))
 	}
-	defer hide()
+	defer unobserve()
 	fmt.Fprintf(stdout, "listening on %s, dropping what is silent for %v\n", s.addr(), *idle)
 	ok := true
 	if *serve {

@@ -73,7 +73,7 @@ func drive(ctx context.Context, s *server, n int, silent float64, duration time.
 		case <-ended:
 		}
 		row()
-		return w.judge(s.idle, out)
+		return w.summarize(s.idle, out)
 	}
 }
 
@@ -146,18 +146,18 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// judge reports whether the server behaved correctly. A drop is early if it comes sooner than the
+// summarize reports whether the server behaved correctly. A drop is early if it comes sooner than the
 // idle limit after the client began to send the last line that was answered: the server can only
 // have read that line later, so its limit ended later still. An unanswered line does not count,
 // because the server may have had no time to read it. If this machine kept a client from sending
 // for an idle limit, the client may be dropped at any time after that.
-func (w *swarm) judge(idle time.Duration, out io.Writer) bool {
+func (w *swarm) summarize(idle time.Duration, out io.Writer) bool {
 	var silent, dropped, kept, early, talkers, stalled, talkersDropped, failed int
 	var firstErr error
 	var late, latest time.Duration
 	for i := range w.clients {
 		c := &w.clients[i]
-		gone := !c.droppedAt.IsZero()
+		wasDropped := !c.droppedAt.IsZero()
 		after := c.droppedAt.Sub(c.lastSend)
 		switch {
 		case c.err != nil:
@@ -167,7 +167,7 @@ func (w *swarm) judge(idle time.Duration, out io.Writer) bool {
 			}
 		case c.silent:
 			silent++
-			if !gone {
+			if !wasDropped {
 				kept++
 				break
 			}
@@ -176,7 +176,7 @@ func (w *swarm) judge(idle time.Duration, out io.Writer) bool {
 			latest = max(latest, after-idle)
 		default:
 			talkers++
-			if !gone {
+			if !wasDropped {
 				break
 			}
 			if max(c.longest, after) >= idle {
@@ -185,7 +185,7 @@ func (w *swarm) judge(idle time.Duration, out io.Writer) bool {
 				talkersDropped++
 			}
 		}
-		if gone && max(c.longest, after) < idle {
+		if wasDropped && max(c.longest, after) < idle {
 			early++
 		}
 	}

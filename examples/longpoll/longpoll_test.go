@@ -81,7 +81,7 @@ func TestChecksCanFail(t *testing.T) {
 		"repeated":       func(s *summary) { s.Repeated = 1 },
 		"early":          func(s *summary) { s.Early = 1 },
 		"unanswered":     func(s *summary) { s.Unanswered = 1 },
-		"wrong":          func(s *summary) { s.wrong = 1 },
+		"wrong":          func(s *summary) { s.invalid = 1 },
 		"goroutines":     func(s *summary) { s.GoroutinesLeaked = 1 },
 		"something else": func(s *summary) { s.problems.Add("x") },
 	} {
@@ -100,7 +100,7 @@ func TestChecksCanFail(t *testing.T) {
 		{[]int{0, 1, 1, 2}, []int{0, 1, 2}, 0, 1},
 		{[]int{0, 2, 1}, []int{0, 1, 2}, 0, 1},
 	} {
-		missed, repeated := judge(c.seen, c.certain)
+		missed, repeated := countMissed(c.seen, c.certain)
 		require.Equal(t, []int{c.missed, c.repeated}, []int{missed, repeated}, c)
 	}
 }
@@ -195,7 +195,7 @@ func TestHostileRequests(t *testing.T) {
 
 func TestRoomsAreBounded(t *testing.T) {
 	r := newRooms()
-	r.most = 10
+	r.maxEvents = 10
 	for i := range 100 {
 		r.add(fmt.Sprint(i%20), event{Offset: int64(i)})
 	}

@@ -30,7 +30,7 @@ func main() {
 // command is main with its environment passed in, for tests.
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	stderr = selfcheck.Shared(stderr) // the brokers log to it; with -json, the rest goes there too
-	sc := scene{polls: 10_000, nodes: 3, calm: 5 * time.Second, faults: 3 * time.Second, rate: 50, topic: "longpoll-events", seed: 1}
+	sc := options{polls: 10_000, nodes: 3, faultFree: 5 * time.Second, faults: 3 * time.Second, rate: 50, topic: "longpoll-events", seed: 1}
 	flags := flag.NewFlagSet("longpoll", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	serve := flags.Bool("serve", false, "serve until SIGINT or SIGTERM, for people: open two of the addresses that it prints")
@@ -40,7 +40,7 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.IntVar(&sc.polls, "polls", sc.polls, "clients that poll, 5 to 100,000")
 	flags.IntVar(&sc.nodes, "nodes", sc.nodes, "nodes, 1 to 16")
 	flags.IntVar(&sc.rate, "rate", sc.rate, "events a second, 1 to 10,000")
-	flags.DurationVar(&sc.calm, "calm", sc.calm, "how long events are published before the faults, 100ms to 1h")
+	flags.DurationVar(&sc.faultFree, "calm", sc.faultFree, "how long events are published before the faults, 100ms to 1h")
 	flags.DurationVar(&sc.faults, "faults", sc.faults, "and after each of them, 100ms to 1h")
 	flags.Uint64Var(&sc.seed, "seed", sc.seed, "of where events are published, and what dies")
 	sc.page = livepage.AddFlag(flags)
@@ -62,8 +62,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return bad("-nodes is %d, must be 1 to 16", sc.nodes)
 	case sc.rate < 1 || sc.rate > 10_000:
 		return bad("-rate is %d, must be 1 to 10000", sc.rate)
-	case !within(sc.calm):
-		return bad("-calm is %v, must be 100ms to 1h", sc.calm)
+	case !within(sc.faultFree):
+		return bad("-calm is %v, must be 100ms to 1h", sc.faultFree)
 	case !within(sc.faults):
 		return bad("-faults is %v, must be 100ms to 1h", sc.faults)
 	case sc.topic == "":
@@ -80,15 +80,15 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return serveForPeople(ctx, sc, stdout, stderr)
 	}
 	return selfcheck.Run("longpoll", *asJSON, stdout, stderr, func(out io.Writer) (selfcheck.Summary, error) {
-		return run(ctx, sc, out)
+		return runScenario(ctx, sc, out)
 	})
 }
 
-func serveForPeople(ctx context.Context, sc scene, stdout, stderr io.Writer) int {
-	p := &play{scene: sc, Progress: selfcheck.NewProgress(stdout)}
+func serveForPeople(ctx context.Context, sc options, stdout, stderr io.Writer) int {
+	p := &run{options: sc, Progress: selfcheck.NewProgress(stdout)}
 	err := p.open(ctx)
 	if err == nil {
-		p.Say("open two of these in a browser, and type in one")
+		p.Printf("open two of these in a browser, and type in one")
 		<-ctx.Done()
 	}
 	if e := p.close(); err == nil {

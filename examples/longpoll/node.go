@@ -25,12 +25,12 @@ import (
 // node is one server of the service. It holds polls until their rooms have new events, whichever
 // node published them.
 type node struct {
-	id    int
-	rooms *rooms
-	bus   *bus
-	polls *longpoll.Polls
-	hide  func()                       // removes the node from the page of metrics
-	held  *purgatory.Purgatory[string] // polls, by room
+	id        int
+	rooms     *rooms
+	bus       *bus
+	polls     *longpoll.Polls
+	unobserve func()                       // removes the node from the page of metrics
+	held      *purgatory.Purgatory[string] // polls, by room
 
 	listener net.Listener
 	server   *http.Server
@@ -66,13 +66,13 @@ func startNode(id int, addr string, brokers []string, topic string, observed *ob
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", n.page)
 	mux.HandleFunc("GET /rooms/{room}", n.poll)
-	mux.HandleFunc("POST /rooms/{room}", n.say)
+	mux.HandleFunc("POST /rooms/{room}", n.publish)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
 	n.server = &http.Server{Handler: mux, Protocols: protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000}, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10}
 	n.server.RegisterOnShutdown(n.held.Close) // otherwise Shutdown would wait for the polls
-	if n.hide, err = livepage.AddAll(observed,
+	if n.unobserve, err = livepage.AddAll(observed,
 		livepage.Named{Name: fmt.Sprintf("node %d: held", id), Source: observe.Purgatory(n.held, nil)},
 		livepage.Named{Name: fmt.Sprintf("node %d", id), Source: observe.Polls(n.polls)},
 	); err != nil {
@@ -81,15 +81,15 @@ func startNode(id int, addr string, brokers []string, topic string, observed *ob
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	n.stop = cancel
-	n.running.Go(func() { n.bus.read(ctx, n.heard) })
+	n.running.Go(func() { n.bus.read(ctx, n.receive) })
 	n.running.Go(func() { _ = n.server.Serve(n.listener) }) // until it is closed
 	return n, nil
 }
 
 func (n *node) url() string { return "http://" + n.listener.Addr().String() }
 
-// heard handles each event of the bus: first it changes the state, then it checks the polls.
-func (n *node) heard(room string, e event) {
+// receive handles each event of the bus: first it changes the state, then it checks the polls.
+func (n *node) receive(room string, e event) {
 	n.rooms.add(room, e)
 	n.held.CheckAndComplete(room)
 }
@@ -132,8 +132,8 @@ func (n *node) poll(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(n.rooms.from(room, from)) // the client may have disconnected
 }
 
-// say publishes an event. It answers when the loss of a broker can no longer lose the event.
-func (n *node) say(w http.ResponseWriter, r *http.Request) {
+// publish publishes an event. It answers when the loss of a broker can no longer lose the event.
+func (n *node) publish(w http.ResponseWriter, r *http.Request) {
 	sent := time.Now()
 	room, err := roomOf(r)
 	if err != nil {
@@ -180,7 +180,7 @@ func (n *node) kill() error {
 }
 
 func (n *node) end(ctx context.Context) error {
-	n.hide()
+	n.unobserve()
 	n.stop()
 	n.bus.close()
 	err := n.held.Shutdown(ctx)

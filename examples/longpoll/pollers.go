@@ -17,22 +17,22 @@ import (
 // pollers are the clients. Each follows a room with one poll at a time, at one node or, when that
 // node has died, at another.
 type pollers struct {
-	clients  [2]*http.Client // over HTTP/1.1, and over HTTP/2
-	running  sync.WaitGroup
-	underWay atomic.Int64 // polls begun and not answered
-	stopping atomic.Bool  // begin no more polls
-	calm     atomic.Bool  // no faults: wake-up latencies are recorded
+	clients   [2]*http.Client // over HTTP/1.1, and over HTTP/2
+	running   sync.WaitGroup
+	inFlight  atomic.Int64 // polls begun and not answered
+	stopping  atomic.Bool  // begin no more polls
+	faultFree atomic.Bool  // no faults: wake-up latencies are recorded
 
 	mu    sync.Mutex
 	nodes []target // guarded by mu: the live ones
 
-	polls, answered, moved, early, wrong, unanswered atomic.Int64
+	polls, answered, moved, early, invalid, unanswered atomic.Int64
 
-	all   []*poller
-	first atomic.Pointer[error] // of the polls that were not answered
+	all        []*poller
+	firstError atomic.Pointer[error] // of the polls that were not answered
 }
 
-func (ps *pollers) noteError(err error) { ps.first.CompareAndSwap(nil, &err) }
+func (ps *pollers) noteError(err error) { ps.firstError.CompareAndSwap(nil, &err) }
 
 // target is a node from its clients' point of view.
 type target struct {
@@ -45,10 +45,10 @@ type poller struct {
 	client *http.Client
 	rng    *rand.Rand
 
-	mu    sync.Mutex
-	seen  []int           // guarded by mu: the numbers of the events, in order of arrival
-	wakes []time.Duration // guarded by mu: from publication to arrival, at the publishing node
-	cross []time.Duration // guarded by mu: likewise, at another node
+	mu         sync.Mutex
+	seen       []int           // guarded by mu: the numbers of the events, in order of arrival
+	wakes      []time.Duration // guarded by mu: from publication to arrival, at the publishing node
+	crossWakes []time.Duration // guarded by mu: likewise, at another node
 }
 
 // httpClient speaks one of the two protocols: HTTP/1.1 with a connection for each poll, or HTTP/2
@@ -75,23 +75,23 @@ func (ps *pollers) start(ctx context.Context, count, oldProtocol int, seed uint6
 			p.client = ps.clients[1]
 		}
 		ps.all = append(ps.all, p)
-		ps.running.Go(func() { ps.follow(ctx, p, i) })
+		ps.running.Go(func() { ps.poll(ctx, p, i) })
 	}
 }
 
-// perRoom is the number of pollers that follow a room.
+// perRoom is the number of pollers of each room.
 const perRoom = 5
 
 func roomName(i int) string { return "room-" + strconv.Itoa(i) }
 
-// gone removes a node that has died.
-func (ps *pollers) gone(t target) {
+// removeNode removes a node that has died.
+func (ps *pollers) removeNode(t target) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.nodes = slices.DeleteFunc(slices.Clone(ps.nodes), func(other target) bool { return other == t })
 }
 
-func (ps *pollers) lives(t target) bool {
+func (ps *pollers) isLive(t target) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	return slices.Contains(ps.nodes, t)
@@ -103,33 +103,33 @@ func (ps *pollers) node(n int) target {
 	return ps.nodes[n%len(ps.nodes)]
 }
 
-// follow polls until the nodes shut down.
-func (ps *pollers) follow(ctx context.Context, p *poller, n int) {
+// poll polls until the nodes shut down.
+func (ps *pollers) poll(ctx context.Context, p *poller, n int) {
 	at, from := ps.node(n), int64(0)
 	for ctx.Err() == nil {
 		wait := time.Duration(20+p.rng.IntN(20)) * time.Second
-		ps.underWay.Add(1)
+		ps.inFlight.Add(1)
 		if ps.stopping.Load() {
-			ps.underWay.Add(-1)
+			ps.inFlight.Add(-1)
 			return
 		}
 		status, events, took, err := p.poll(ctx, at.url, from, wait)
-		ps.underWay.Add(-1)
+		ps.inFlight.Add(-1)
 		if ctx.Err() != nil {
 			return
 		}
 		ps.polls.Add(1)
-		elsewhere := false
+		moved := false
 		switch {
 		case err != nil:
-			if ps.lives(at) {
+			if ps.isLive(at) {
 				ps.unanswered.Add(1)
 				ps.noteError(err)
 			}
 			if ps.stopping.Load() {
 				return
 			}
-			elsewhere = true
+			moved = true
 		case status == http.StatusOK:
 			ps.answered.Add(1)
 			if len(events) == 0 || events[0].Offset < from {
@@ -138,7 +138,7 @@ func (ps *pollers) follow(ctx context.Context, p *poller, n int) {
 			for _, e := range events {
 				from = e.Offset + 1
 			}
-			ps.saw(p, at, events, took)
+			ps.record(p, at, events, took)
 		case status == http.StatusNoContent:
 			ps.answered.Add(1)
 			if took < wait {
@@ -149,12 +149,12 @@ func (ps *pollers) follow(ctx context.Context, p *poller, n int) {
 			if ps.stopping.Load() {
 				return
 			}
-			elsewhere = true
+			moved = true
 		default:
-			ps.wrong.Add(1)
-			elsewhere = true
+			ps.invalid.Add(1)
+			moved = true
 		}
-		if elsewhere {
+		if moved {
 			ps.moved.Add(1)
 			n++
 			at = ps.node(n)
@@ -186,26 +186,26 @@ func (p *poller) poll(ctx context.Context, url string, from int64, wait time.Dur
 	return resp.StatusCode, events, time.Since(began), err
 }
 
-// saw records the events of a response, and their wake-up latency.
-func (ps *pollers) saw(p *poller, at target, events []event, took time.Duration) {
+// record records the events of a response, and their wake-up latency.
+func (ps *pollers) record(p *poller, at target, events []event, took time.Duration) {
 	now := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range events {
 		number, err := strconv.Atoi(e.Text)
 		if err != nil {
-			ps.wrong.Add(1)
+			ps.invalid.Add(1)
 			continue
 		}
 		p.seen = append(p.seen, number)
 		woke := now.Sub(time.UnixMicro(e.Sent))
-		if woke >= took || !ps.calm.Load() {
+		if woke >= took || !ps.faultFree.Load() {
 			continue // published before the poll began
 		}
 		if e.Node == at.id {
 			p.wakes = append(p.wakes, woke)
 		} else {
-			p.cross = append(p.cross, woke)
+			p.crossWakes = append(p.crossWakes, woke)
 		}
 	}
 }

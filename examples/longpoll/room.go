@@ -13,7 +13,7 @@ type event struct {
 // rooms holds the events that a node has read from the bus. Every node reads the whole bus, and so
 // has the same events in the same order, at the same offsets.
 type rooms struct {
-	most int
+	maxEvents int
 
 	mu     sync.RWMutex
 	byName map[string][]event // guarded by mu: by offset
@@ -23,14 +23,14 @@ type rooms struct {
 // maxEvents is the number of events that a node keeps.
 const maxEvents = 100_000
 
-func newRooms() *rooms { return &rooms{most: maxEvents, byName: map[string][]event{}} }
+func newRooms() *rooms { return &rooms{maxEvents: maxEvents, byName: map[string][]event{}} }
 
 func (r *rooms) add(room string, e event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.byName[room] = append(r.byName[room], e)
 	r.order = append(r.order, room)
-	if len(r.order) <= r.most {
+	if len(r.order) <= r.maxEvents {
 		return
 	}
 	oldest := r.order[0]

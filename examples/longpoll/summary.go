@@ -20,8 +20,8 @@ type summary struct {
 	CrossNodeWake    quantiles `json:"cross_node_wake_us"`
 	GoroutinesLeaked int       `json:"goroutines_leaked"`
 
-	seen, wrong, moved int64
-	problems           selfcheck.Problems
+	seen, invalid, moved int64
+	problems             selfcheck.Problems
 }
 
 type quantiles struct {
@@ -36,9 +36,9 @@ func (p *poller) hasSeen(numbers []int) bool {
 	return len(numbers) == 0 || len(p.seen) > 0 && p.seen[len(p.seen)-1] >= numbers[len(numbers)-1]
 }
 
-// judge counts the events that a poller missed, and those that it saw again or out of order. A
+// countMissed counts the events that a poller missed, and those that it saw again or out of order. A
 // poller must see every confirmed event; it may see others.
-func judge(seen, certain []int) (missed, repeated int) {
+func countMissed(seen, confirmed []int) (missed, repeated int) {
 	for i := 1; i < len(seen); i++ {
 		if seen[i] <= seen[i-1] {
 			repeated++
@@ -46,7 +46,7 @@ func judge(seen, certain []int) (missed, repeated int) {
 	}
 	sorted := slices.Clone(seen)
 	slices.Sort(sorted)
-	for _, number := range certain {
+	for _, number := range confirmed {
 		if _, ok := slices.BinarySearch(sorted, number); !ok {
 			missed++
 		}
@@ -54,20 +54,20 @@ func judge(seen, certain []int) (missed, repeated int) {
 	return missed, repeated
 }
 
-func (p *play) summarize(goroutinesBefore int) {
+func (p *run) summarize(goroutinesBefore int) {
 	s, ps := &p.sum, p.pollers
 	s.Polls, s.Early, s.Unanswered = ps.polls.Load(), ps.early.Load(), ps.unanswered.Load()
-	s.wrong, s.moved = ps.wrong.Load(), ps.moved.Load()
-	if err := ps.first.Load(); err != nil {
+	s.invalid, s.moved = ps.invalid.Load(), ps.moved.Load()
+	if err := ps.firstError.Load(); err != nil {
 		s.problems.Add("the first poll that was not answered: %v", *err)
 	}
 	var wakes, cross []time.Duration
 	for _, q := range ps.all {
-		missed, repeated := judge(q.seen, p.certain[q.room])
+		missed, repeated := countMissed(q.seen, p.confirmed[q.room])
 		s.Missed += missed
 		s.Repeated += repeated
 		s.seen += int64(len(q.seen))
-		wakes, cross = append(wakes, q.wakes...), append(cross, q.cross...)
+		wakes, cross = append(wakes, q.wakes...), append(cross, q.crossWakes...)
 	}
 	s.Wake, s.CrossNodeWake = quantilesOf(wakes), quantilesOf(cross)
 	s.GoroutinesLeaked = selfcheck.Goroutines(goroutinesBefore)
@@ -88,7 +88,7 @@ func (s *summary) Checks() *selfcheck.Checks {
 	c.Add(s.Missed+s.Repeated == 0, "each once and in order", "%d missed, %d seen again or out of order", s.Missed, s.Repeated)
 	c.Add(s.Polls > 0 && s.Unanswered == 0, "polls were answered", "%d polls, %d not answered by a node that lived", s.Polls, s.Unanswered)
 	c.Add(s.Early == 0, "none early", "%d answered with nothing before their time was up", s.Early)
-	c.Add(s.wrong == 0, "none wrong", "%d answers that no node should give", s.wrong)
+	c.Add(s.invalid == 0, "none wrong", "%d answers that no node should give", s.invalid)
 	c.Add(s.GoroutinesLeaked == 0, "no goroutine is left", "%d left", s.GoroutinesLeaked)
 	c.AddProblems(s.problems)
 	c.Note("not known to be published", "%d events, which no client need have received", s.Uncertain)

@@ -53,7 +53,7 @@ func (c *client) receive() {
 			return
 		}
 		c.read.Add(1)
-		if c.calls.Reply(f.id, f.word) {
+		if c.calls.Reply(f.id, f.payload) {
 			c.matched.Add(1)
 		}
 	}

@@ -48,6 +48,6 @@ func run(ctx context.Context, on network.Network, args []string, stdout, stderr 
 		return 2
 	}
 	return selfcheck.Run("rpc", *asJSON, stdout, stderr, func(out io.Writer) (selfcheck.Summary, error) {
-		return play(ctx, on, *inFlight, *seed, leads(*inFlight), page, out)
+		return runScenario(ctx, on, *inFlight, *seed, leadTimes(*inFlight), page, out)
 	})
 }

@@ -59,9 +59,9 @@ func TestPlay(t *testing.T) {
 func TestStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const inFlight = 100
-		enough := leads(inFlight)
+		enough := leadTimes(inFlight)
 		var out bytes.Buffer
-		s, err := play(t.Context(), new(network.Memory), inFlight, 1, func(try int) time.Duration {
+		s, err := runScenario(t.Context(), new(network.Memory), inFlight, 1, func(try int) time.Duration {
 			if try == 0 {
 				return 0 // passes before the first call is made
 			}
@@ -129,12 +129,12 @@ func TestMalformedRequest(t *testing.T) {
 	good, err := net.Dial("tcp", s.listener.Addr().String())
 	require.NoError(t, err)
 	l := newLink(good)
-	require.NoError(t, l.send(frame{id: 7, word: 1}))
+	require.NoError(t, l.send(frame{id: 7, payload: 1}))
 	_, err = good.Write(l.queued)
 	require.NoError(t, err)
 	f, err := readFrame(good)
 	require.NoError(t, err)
-	require.Equal(t, frame{id: 7, word: ^uint64(1)}, f)
+	require.Equal(t, frame{id: 7, payload: ^uint64(1)}, f)
 	require.NoError(t, good.Close())
 	require.NoError(t, bad.Close())
 	require.NoError(t, s.shutdown(context.Background()))
@@ -147,7 +147,7 @@ func FuzzFrame(f *testing.F) {
 		if len(b) < frameSize {
 			require.Error(t, err)
 		} else if err == nil {
-			require.Less(t, got.what, kinds)
+			require.Less(t, got.action, actions)
 		}
 	})
 }

@@ -14,12 +14,12 @@ import (
 // come in another order than their requests.
 type server struct {
 	listener net.Listener
-	later    *timingwheel.Wheel[reply]
+	replies  *timingwheel.Wheel[reply]
 	running  sync.WaitGroup
 
-	mu    sync.Mutex
-	links map[*link]struct{} // guarded by mu
-	down  bool               // guarded by mu
+	mu     sync.Mutex
+	links  map[*link]struct{} // guarded by mu
+	closed bool               // guarded by mu
 }
 
 // reply is a pending reply.
@@ -34,7 +34,7 @@ func listen(on network.Network) (*server, error) {
 		return nil, err
 	}
 	s := &server{listener: l, links: map[*link]struct{}{}}
-	if s.later, err = timingwheel.New(s.reply, timingwheel.Options{Name: "rpc server"}); err != nil {
+	if s.replies, err = timingwheel.New(s.reply, timingwheel.Options{Name: "rpc server"}); err != nil {
 		return nil, err
 	}
 	s.running.Go(s.accept)
@@ -49,12 +49,12 @@ func (s *server) accept() {
 		}
 		l := newLink(c)
 		s.mu.Lock()
-		down := s.down
-		if !down {
+		closed := s.closed
+		if !closed {
 			s.links[l] = struct{}{}
 		}
 		s.mu.Unlock()
-		if down {
+		if closed {
 			_ = c.Close()
 			return
 		}
@@ -71,12 +71,12 @@ func (s *server) serve(l *link) {
 		if err != nil {
 			break
 		}
-		f.word = ^f.word
-		if f.what == ignore {
+		f.payload = ^f.payload
+		if f.action == ignore {
 			continue
 		}
-		for range 1 + int(f.what) { // answerTwice is one more than answer
-			if _, err := s.later.Schedule(reply{l, f}, f.delay); err != nil {
+		for range 1 + int(f.action) { // answerTwice is one more than answer
+			if _, err := s.replies.Schedule(reply{l, f}, f.delay); err != nil {
 				break
 			}
 		}
@@ -113,12 +113,12 @@ func (s *server) drop(client net.Addr) (found bool) {
 func (s *server) shutdown(ctx context.Context) error {
 	_ = s.listener.Close()
 	s.mu.Lock()
-	s.down = true
+	s.closed = true
 	for l := range s.links {
 		_ = l.Close()
 	}
 	s.mu.Unlock()
 	s.running.Wait()
-	_, err := s.later.Shutdown(ctx, timingwheel.Discard)
+	_, err := s.replies.Shutdown(ctx, timingwheel.Discard)
 	return err
 }

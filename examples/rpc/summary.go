@@ -26,7 +26,7 @@ type summary struct {
 }
 
 // summarize adds up the outcomes of the calls after the shutdown.
-func (p *player) summarize(goroutinesBefore int) {
+func (p *runner) summarize(goroutinesBefore int) {
 	s, st := &p.sum, p.table.Stats()
 	s.Calls = int(p.next.Load())
 	s.Answered, s.Expired, s.Cancelled, s.Failed = p.answered.Load(), p.expired.Load(), p.cancelled.Load(), p.failed.Load()
@@ -40,7 +40,7 @@ func (p *player) summarize(goroutinesBefore int) {
 		}
 	}
 	s.Leaked += st.Pending + st.Wheel.Pending
-	if got := p.failedElsewhere.Load(); got > 0 {
+	if got := p.failedOther.Load(); got > 0 {
 		s.problems.Add("%d calls failed whose connection was not lost", got)
 	}
 	if lost := p.lost.Load(); lost != s.Failed {

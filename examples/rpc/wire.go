@@ -12,26 +12,26 @@ import (
 // A request and a reply are frames of the same size:
 //
 //	id      8 bytes, chosen by the client and repeated in the reply
-//	what    1 byte of a request: the server's action
+//	action  1 byte of a request: the server's action
 //	delay   4 bytes of a request: milliseconds until its reply
-//	word    8 bytes; the reply has its complement
+//	payload 8 bytes; the reply has its complement
 type frame struct {
-	id    uint64
-	what  what
-	delay time.Duration
-	word  uint64
+	id      uint64
+	action  action
+	delay   time.Duration
+	payload uint64
 }
 
 const frameSize = 8 + 1 + 4 + 8
 
-// what is the server's action for a request.
-type what byte
+// action is the server's action for a request.
+type action byte
 
 const (
-	answer      what = iota // reply once
-	answerTwice             // reply twice
-	ignore                  // no reply
-	kinds
+	answer      action = iota // reply once
+	answerTwice               // reply twice
+	ignore                    // no reply
+	actions
 )
 
 func readFrame(r io.Reader) (f frame, err error) {
@@ -39,11 +39,11 @@ func readFrame(r io.Reader) (f frame, err error) {
 	if _, err := io.ReadFull(r, b[:]); err != nil {
 		return f, err
 	}
-	f.id, f.what = binary.BigEndian.Uint64(b[:]), what(b[8])
+	f.id, f.action = binary.BigEndian.Uint64(b[:]), action(b[8])
 	f.delay = time.Duration(binary.BigEndian.Uint32(b[9:])) * time.Millisecond
-	f.word = binary.BigEndian.Uint64(b[13:])
-	if f.what >= kinds {
-		return f, fmt.Errorf("what is %d, must be below %d", f.what, kinds)
+	f.payload = binary.BigEndian.Uint64(b[13:])
+	if f.action >= actions {
+		return f, fmt.Errorf("action is %d, must be below %d", f.action, actions)
 	}
 	return f, nil
 }
@@ -79,9 +79,9 @@ func newLink(c net.Conn) *link {
 func (l *link) send(f frame) error {
 	var b [frameSize]byte
 	binary.BigEndian.PutUint64(b[:], f.id)
-	b[8] = byte(f.what)
+	b[8] = byte(f.action)
 	binary.BigEndian.PutUint32(b[9:], uint32(f.delay/time.Millisecond))
-	binary.BigEndian.PutUint64(b[13:], f.word)
+	binary.BigEndian.PutUint64(b[13:], f.payload)
 	l.mu.Lock()
 	switch {
 	case l.err != nil:

@@ -19,8 +19,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/cluster"
 )
 
-// patience bounds every wait of these tests.
-const patience = time.Minute
+// waitLimit bounds every wait of these tests.
+const waitLimit = time.Minute
 
 func newCluster(change ...func(*cluster.Config)) (*cluster.Cluster, error) {
 	cfg := cluster.Config{}
@@ -32,15 +32,15 @@ func newCluster(change ...func(*cluster.Config)) (*cluster.Cluster, error) {
 	return cluster.New(cfg)
 }
 
-// noticesSoon makes the cluster notice faults within a second. On a machine that stalls, this
+// quickFaultDetection makes the cluster notice faults within a second. On a machine that stalls, this
 // causes further faults, which the programs must also survive.
-func noticesSoon(cfg *cluster.Config) {
+func quickFaultDetection(cfg *cluster.Config) {
 	cfg.ReplicaLag, cfg.Meta.BrokerSession = 500*time.Millisecond, time.Second
 }
 
 // end shuts down a cluster and returns an error if that fails or if the cluster's state is wrong.
 func end(c *cluster.Cluster) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	if err := c.Shutdown(ctx); err != nil {
 		return err
@@ -133,16 +133,16 @@ func (g *group) write(t *testing.T) {
 	g.written++
 }
 
-// lacking counts the acknowledged values that no member has printed.
-func (g *group) lacking() int {
+// missing counts the acknowledged values that no member has printed.
+func (g *group) missing() int {
 	seen := map[string]bool{}
 	for _, m := range []*running{g.first, g.second} {
-		for _, v := range m.said() {
+		for _, v := range m.output() {
 			seen[v] = true
 		}
 	}
 	n := 0
-	for _, v := range g.producer.said() {
+	for _, v := range g.producer.output() {
 		if !seen[v] {
 			n++
 		}
@@ -153,7 +153,7 @@ func (g *group) lacking() int {
 // until writes values, one at a time, until cond holds.
 func (g *group) until(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	pace, late := time.NewTicker(10*time.Millisecond), time.After(patience)
+	pace, late := time.NewTicker(10*time.Millisecond), time.After(waitLimit)
 	defer pace.Stop()
 	for !cond() {
 		g.write(t)
@@ -173,15 +173,15 @@ func TestGroup(t *testing.T) {
 		addrs := createTopic(t, c, topic, 6)
 		g := group{producer: p.run(t, "produce", addrs, topic, "none"), first: p.run(t, "member", addrs, topic, p.name)}
 		g.second = g.first
-		g.until(t, "the first has all partitions", func() bool { return len(g.first.said()) > 0 })
+		g.until(t, "the first has all partitions", func() bool { return len(g.first.output()) > 0 })
 		g.second = p.run(t, "member", addrs, topic, p.name)
-		g.until(t, "the second has some", func() bool { return len(g.second.said()) > 0 })
+		g.until(t, "the second has some", func() bool { return len(g.second.output()) > 0 })
 		g.first.kill(t)
 		for range 100 {
 			g.write(t)
 		}
 		require.Len(t, g.producer.end(t), g.written)
-		require.Eventually(t, func() bool { return g.lacking() == 0 }, patience, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return g.missing() == 0 }, waitLimit, 10*time.Millisecond)
 		g.second.end(t)
 	})
 }
@@ -198,12 +198,12 @@ func rounds() int {
 // idempotent.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	c, err := newCluster(noticesSoon)
+	c, err := newCluster(quickFaultDetection)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, end(c)) })
 	var groups []*group
 	for _, p := range programs {
-		if _, lacking := p.interpreter(); lacking != "" {
+		if _, missing := p.interpreter(); missing != "" {
 			t.Run(p.name, p.need)
 			continue
 		}
@@ -225,12 +225,12 @@ func TestFaults(t *testing.T) {
 			require.NoError(t, fault.begin(id))
 			require.Eventually(t, func() bool {
 				return !slices.ContainsFunc(c.Partitions(), func(p cluster.Partition) bool { return p.Leader == id })
-			}, patience, 10*time.Millisecond, "others lead")
+			}, waitLimit, 10*time.Millisecond, "others lead")
 			if n == 0 { // some clients wait longer for a paused broker's response than the test can
 				goesOn(t, groups)
 			}
 			require.NoError(t, fault.end(id))
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 			require.NoError(t, c.WaitHealthy(ctx))
 			cancel()
 			goesOn(t, groups)
@@ -250,8 +250,8 @@ func TestFaults(t *testing.T) {
 func goesOn(t *testing.T, groups []*group) {
 	t.Helper()
 	for _, g := range groups {
-		before := len(g.producer.said())
-		require.Eventually(t, func() bool { return len(g.producer.said()) > before+10 }, patience, 10*time.Millisecond, g.name)
+		before := len(g.producer.output())
+		require.Eventually(t, func() bool { return len(g.producer.output()) > before+10 }, waitLimit, 10*time.Millisecond, g.name)
 	}
 }
 
@@ -277,7 +277,7 @@ func (g *group) writeUntil(t *testing.T, ctx context.Context) {
 func (g *group) judge(t *testing.T, c *cluster.Cluster) {
 	acked := g.producer.end(t)
 	require.Len(t, acked, g.written)
-	require.Eventually(t, func() bool { return g.lacking() == 0 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return g.missing() == 0 }, waitLimit, 10*time.Millisecond)
 	var ending sync.WaitGroup
 	defer ending.Wait() // also if the second fails
 	ending.Go(func() { g.first.end(t) })
@@ -309,7 +309,7 @@ func logged(t *testing.T, c *cluster.Cluster, topic string) map[string]int {
 	total := int64(0)
 	ends.Each(func(o kadm.ListedOffset) { total += o.Offset })
 	count := map[string]int{}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for total > 0 {
 		fetches := cl.PollFetches(ctx)

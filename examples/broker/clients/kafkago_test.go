@@ -29,7 +29,7 @@ func (viaKafkaGo) admin(ctx context.Context, addrs []string, topic string, did f
 		return fmt.Errorf("list: %+v, %w", md, err)
 	}
 	did("list")
-	setting := learned(ctx, func(name, want string) error {
+	setting := retrying(ctx, func(name, want string) error {
 		d, err := cl.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{Resources: []kafka.DescribeConfigRequestResource{{
 			ResourceType: kafka.ResourceTypeTopic, ResourceName: topic, ConfigNames: []string{name},
 		}}})

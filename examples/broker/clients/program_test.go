@@ -39,14 +39,14 @@ type program struct {
 	needs  [][2]string
 }
 
-// again retries check for up to patience: any broker may answer, and each learns of the
+// retry retries check for up to waitLimit: any broker may answer, and each learns of the
 // controller's decision by itself, shortly after the client that requested the change got its
 // response.
-func again(ctx context.Context, look func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func retry(ctx context.Context, check func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
 	for {
-		err := look()
+		err := check()
 		if err == nil {
 			return nil
 		}
@@ -58,10 +58,10 @@ func again(ctx context.Context, look func() error) error {
 	}
 }
 
-// learned makes setting retry, as again does.
-func learned(ctx context.Context, setting func(name, want string) error) func(name, want string) error {
+// retrying makes setting retry, as again does.
+func retrying(ctx context.Context, setting func(name, want string) error) func(name, want string) error {
 	return func(name, want string) error {
-		return again(ctx, func() error { return setting(name, want) })
+		return retry(ctx, func() error { return setting(name, want) })
 	}
 }
 
@@ -116,7 +116,7 @@ func (p program) main(args []string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var mu sync.Mutex // clients call say from several goroutines
-	say := func(line string) {
+	print := func(line string) {
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Println(line)
@@ -124,7 +124,7 @@ func (p program) main(args []string) error {
 	verb, addrs, topic := args[0], strings.Split(args[1], ","), args[2]
 	switch verb {
 	case "admin":
-		return p.inGo.admin(ctx, addrs, topic, say)
+		return p.inGo.admin(ctx, addrs, topic, print)
 	case "produce":
 		values := make(chan string)
 		var both errgroup.Group
@@ -136,7 +136,7 @@ func (p program) main(args []string) error {
 			}
 			return lines.Err()
 		})
-		if err := p.inGo.produce(ctx, addrs, topic, strings.Split(args[3], ","), values, say); err != nil {
+		if err := p.inGo.produce(ctx, addrs, topic, strings.Split(args[3], ","), values, print); err != nil {
 			return err
 		}
 		return both.Wait()
@@ -145,13 +145,13 @@ func (p program) main(args []string) error {
 		if _, err := fmt.Sscan(args[3], &n); err != nil {
 			return err
 		}
-		return p.inGo.consume(ctx, addrs, topic, n, say)
+		return p.inGo.consume(ctx, addrs, topic, n, print)
 	case "member":
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			cancel()
 		}()
-		err := p.inGo.member(ctx, addrs, topic, args[3], say)
+		err := p.inGo.member(ctx, addrs, topic, args[3], print)
 		if ctx.Err() != nil {
 			return nil // the caller ended it
 		}
@@ -174,7 +174,7 @@ type running struct {
 // interpreter returns the interpreter that can run p's script, or the Debian packages that are
 // missing for it. Debian's modules belong to /usr/bin/python3, which may not be the first python3
 // in the path.
-func (p program) interpreter() (path, lacking string) {
+func (p program) interpreter() (path, missing string) {
 	if p.script == "" {
 		return "", ""
 	}
@@ -184,18 +184,18 @@ func (p program) interpreter() (path, lacking string) {
 		return path, ""
 	}
 	for _, path = range []string{"python3", "/usr/bin/python3"} {
-		lacking = ""
+		missing = ""
 		for _, module := range p.needs {
 			if exec.Command(path, "-c", "import "+module[0]).Run() != nil {
-				lacking = strings.TrimSpace(lacking + " " + module[1])
+				missing = strings.TrimSpace(missing + " " + module[1])
 			}
 		}
-		if lacking == "" {
+		if missing == "" {
 			interpreters.byScript[p.script] = path
 			return path, ""
 		}
 	}
-	return "", lacking
+	return "", missing
 }
 
 // interpreters caches the interpreters that were found.
@@ -207,8 +207,8 @@ var interpreters = struct {
 // need skips the test if the program cannot run.
 func (p program) need(t *testing.T) {
 	t.Helper()
-	if _, lacking := p.interpreter(); lacking != "" {
-		need.Skip(t, "what "+p.name+" needs", lacking)
+	if _, missing := p.interpreter(); missing != "" {
+		need.Skip(t, "what "+p.name+" needs", missing)
 	}
 }
 
@@ -242,8 +242,8 @@ func (p program) run(t *testing.T, args ...string) *running {
 	return r
 }
 
-// said returns the lines that the program has printed so far.
-func (r *running) said() []string {
+// output returns the lines that the program has printed so far.
+func (r *running) output() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lines[:len(r.lines):len(r.lines)]
@@ -253,11 +253,11 @@ func (r *running) said() []string {
 func (r *running) end(t *testing.T) []string {
 	t.Helper()
 	require.NoError(t, r.in.Close())
-	late := time.AfterFunc(patience, func() { _ = r.cmd.Process.Kill() })
+	late := time.AfterFunc(waitLimit, func() { _ = r.cmd.Process.Kill() })
 	defer late.Stop()
 	r.out.Wait()
-	require.NoError(t, r.cmd.Wait(), "%s%s", tail(r.said()), &r.errors)
-	return r.said()
+	require.NoError(t, r.cmd.Wait(), "%s%s", tail(r.output()), &r.errors)
+	return r.output()
 }
 
 // kill ends the program like a machine failure: the brokers are not told.

@@ -23,7 +23,7 @@ func (viaSarama) config() *sarama.Config {
 	cfg.Consumer.Group.Rebalance.Retry.Backoff = 100 * time.Millisecond
 	cfg.Consumer.Retry.Backoff = 100 * time.Millisecond
 	cfg.Metadata.Retry.Max = 20
-	cfg.Admin.Timeout = patience
+	cfg.Admin.Timeout = waitLimit
 	return cfg
 }
 
@@ -38,7 +38,7 @@ func (v viaSarama) admin(ctx context.Context, addrs []string, topic string, did 
 		return fmt.Errorf("create: %w", err)
 	}
 	did("create")
-	err = again(ctx, func() error {
+	err = retry(ctx, func() error {
 		topics, err := admin.ListTopics()
 		if err != nil || topics[topic].NumPartitions != 4 {
 			return fmt.Errorf("list: %+v, %w", topics[topic], err)
@@ -49,7 +49,7 @@ func (v viaSarama) admin(ctx context.Context, addrs []string, topic string, did 
 		return err
 	}
 	did("list")
-	setting := learned(ctx, func(name, want string) error {
+	setting := retrying(ctx, func(name, want string) error {
 		entries, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{name}})
 		if err != nil || len(entries) != 1 || entries[0].Value != want {
 			return fmt.Errorf("%s: %+v, not %s, %w", name, entries, want, err)

@@ -25,7 +25,7 @@ import (
 
 // Load is the load that the drive puts on the cluster.
 type Load struct {
-	Duration time.Duration // of producing, at least: the tour of faults always completes
+	Duration time.Duration // of producing, at least: the scenarios always complete
 	Rate     int           // records per second, steadily; every other second, a burst of as many
 	Polls    int           // long polls kept parked
 	Waits    time.Duration // a poll's max wait is between a quarter of this and all of it
@@ -33,10 +33,10 @@ type Load struct {
 	HangUps  time.Duration // between two disconnects of clients
 	Members  int           // of the consumer group
 	Faults   bool
-	Seed     uint64        // of the order of the stops: see scenarios.go
+	Seed     uint64        // of the order of the scenarios: see scenarios.go
 	Calm     time.Duration // before each fault
 
-	stops []stop // nil: all
+	scenarios []scenario // nil: all
 }
 
 // DefaultLoad returns the load of the README's tour.
@@ -59,30 +59,30 @@ const (
 	burstTopic  = "bursts"
 	quietTopic  = "quiet"
 
-	busyPartitions = 4 // of the first two
-	quietest       = 64
+	busyPartitions     = 4 // of the first two
+	maxQuietPartitions = 64
 )
 
-// shutdownTimeoutOfTour limits how long parked requests and slow clients may delay a broker's end.
-const shutdownTimeoutOfTour = 10 * time.Second
+// shutdownTimeout limits how long parked requests and slow clients may delay a broker's end.
+const shutdownTimeout = 10 * time.Second
 
 // grace is how long sent records may still take to arrive.
 const grace = 20 * time.Second
 
 // drive is one run: the cluster, its load, and the results.
 type drive struct {
-	network network.Network
-	cluster *cluster.Cluster
-	load    Load
-	ledger  *ledger
-	polls   *pollers
-	readers *readers
-	tour    *tour
-	stalls  *stalls
-	ids     map[string][16]byte
-	start   time.Time
-	busy    time.Duration // time that the producers took
-	slept   atomic.Uint64 // fetches that expired although their data had long been there
+	network       network.Network
+	cluster       *cluster.Cluster
+	load          Load
+	ledger        *ledger
+	polls         *pollers
+	readers       *readers
+	tour          *tour
+	stalls        *stalls
+	ids           map[string][16]byte
+	start         time.Time
+	producedFor   time.Duration // time that the producers took
+	missedWakeUps atomic.Uint64 // fetches that expired long after their data was available
 
 	// grace ends some time after the producers stop: the records that they count as sent should
 	// arrive, but a broken broker must not delay the verdict forever.
@@ -99,9 +99,9 @@ func (d *drive) problem(format string, args ...any) {
 	d.problems.Add(format, args...)
 }
 
-// NoticeSoon makes brokers notice each other's faults within one or two seconds; the defaults are
+// QuickFaultDetection makes brokers notice each other's faults within one or two seconds; the defaults are
 // as long as Kafka's.
-func NoticeSoon(cfg *cluster.Config) {
+func QuickFaultDetection(cfg *cluster.Config) {
 	cfg.ReplicaLag, cfg.Meta.BrokerSession = time.Second, 2*time.Second
 }
 
@@ -119,7 +119,7 @@ func Run(cfg cluster.Config, l Load, page *livepage.Page, asJSON bool, stdout, s
 	})
 }
 
-// runLoad starts a cluster, drives it for as long as l and the tour say or until ctx ends, shuts it
+// runLoad starts a cluster, drives it for as long as l and the scenarios say or until ctx ends, shuts it
 // down while polls are parked, and summarizes the run.
 func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Page, live io.Writer) (*summary, error) {
 	before := runtime.NumGoroutine()
@@ -129,7 +129,7 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 		return nil, err
 	}
 	polls, perConn := pollShape(l.Polls, cfg.Wire.MaxInFlight)
-	quiet := min(polls, quietest, cfg.Meta.MaxPartitions-2*busyPartitions)
+	quiet := min(polls, maxQuietPartitions, cfg.Meta.MaxPartitions-2*busyPartitions)
 	// Enough for the polls and the kgo clients, and for closed connections that a broker has not
 	// noticed yet.
 	cfg.Wire.MaxConnections = max(cfg.Wire.MaxConnections, 2*polls+64)
@@ -140,7 +140,7 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 		start:   time.Now(),
 	}
 	d.stalls = &stalls{start: d.start}
-	cfg.OnExpire, cfg.Observe = d.expired, page.Registry()
+	cfg.OnExpire, cfg.Observe = d.checkExpired, page.Registry()
 	c, err := cluster.New(cfg)
 	if err != nil {
 		return nil, err
@@ -166,9 +166,9 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 	d.grace, endGrace = context.WithCancel(context.Background())
 	defer endGrace()
 	observed, stopObserving := context.WithCancel(context.Background())
-	var observers, producers, touring sync.WaitGroup
+	var observers, producers, faults sync.WaitGroup
 	table := newTable(live, d)
-	d.tour = newTour(d, table.say)
+	d.tour = newTour(d, table.printf)
 	d.polls = startPolls(d, polls, perConn, quiet)
 	d.readers = startReaders(d, l.Members)
 	measured, stopMeasuring := context.WithCancel(context.Background())
@@ -179,7 +179,7 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 	observers.Go(func() { table.run(observed) })
 
 	produced, stopProducing := context.WithCancel(ctx)
-	touring.Go(func() {
+	faults.Go(func() {
 		defer stopProducing()
 		atLeast, enough := context.WithTimeout(ctx, l.Duration)
 		defer enough()
@@ -187,16 +187,16 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 			d.tour.run(ctx)
 		}
 		<-atLeast.Done()
-		d.ledger.waitFor(ctx, tourPatience, func(s sums) bool { return s.acked > 0 }) // a busy machine may need longer
+		d.ledger.waitFor(ctx, scenarioTimeout, func(s sums) bool { return s.acked > 0 }) // a busy machine may need longer
 	})
 	producers.Go(func() { d.produceSteady(produced) })
 	producers.Go(func() { d.produceBursts(produced) })
 	producers.Go(func() { d.produceQuiet(produced) })
-	producers.Go(func() { d.polls.hangUpNowAndThen(produced) })
-	touring.Wait()
+	producers.Go(func() { d.polls.disconnectSome(produced) })
+	faults.Wait()
 	time.AfterFunc(grace, endGrace)
 	producers.Wait()
-	d.busy = time.Since(d.start)
+	d.producedFor = time.Since(d.start)
 
 	d.ledger.waitFor(context.Background(), time.Minute, func(s sums) bool {
 		return s.lost == 0 && s.acked+s.failed == s.sent // every record that arrived was seen
@@ -209,7 +209,7 @@ func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Pag
 	d.polls.drain(time.Minute)
 	d.polls.shuttingDown.Store(true)
 	stopping := time.Now()
-	shutdown, cancel := context.WithTimeout(context.Background(), shutdownTimeoutOfTour)
+	shutdown, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	if err := c.Shutdown(shutdown); err != nil {
 		d.problem("shutdown: %v", err)

@@ -66,14 +66,14 @@ func TestTopicsAreKnownEverywhere(t *testing.T) {
 	}
 }
 
-// A tour of three stops that do not need a broker to be fenced: on a machine that stalls, this
+// A tour of three scenarios that do not need a broker to be fenced: on a machine that stalls, this
 // could cause other faults. TestTour and the program run the whole tour.
 func TestShortTour(t *testing.T) {
 	cfg, l := testConfig(), DefaultLoad()
 	cfg.ReplicaLag, cfg.Meta.BrokerSession = 300*time.Millisecond, time.Hour
 	cfg.Groups.InitialRebalanceDelay = 100 * time.Millisecond
 	l.Duration, l.Rate, l.Polls, l.Waits, l.Calm = time.Second, 2_000, 500, time.Second, 100*time.Millisecond
-	l.stops = []stop{
+	l.scenarios = []scenario{
 		{"a follower pauses", 2, (*tour).pauseFollower},
 		{"records are deleted", 1, (*tour).deleteRecords},
 		{"a broker is stopped in order, and started", 2, (*tour).restart},
@@ -82,14 +82,14 @@ func TestShortTour(t *testing.T) {
 	sum, err := runLoad(t.Context(), cfg, l, nil, &live)
 	require.NoError(t, err)
 	require.True(t, sum.Checks().OK(), "%+v\n%s", sum, &live)
-	require.Equal(t, len(l.stops), sum.stops)
+	require.Equal(t, len(l.scenarios), sum.scenarios)
 }
 
 func TestStalls(t *testing.T) {
 	s := &stalls{}
-	s.note(100*time.Millisecond, 119*time.Millisecond) // too short to count
-	s.note(200*time.Millisecond, 230*time.Millisecond)
-	s.note(300*time.Millisecond, 400*time.Millisecond)
+	s.record(100*time.Millisecond, 119*time.Millisecond) // too short to count
+	s.record(200*time.Millisecond, 230*time.Millisecond)
+	s.record(300*time.Millisecond, 400*time.Millisecond)
 	for _, w := range []struct{ from, to, want time.Duration }{
 		{0, 199, 0}, {0, 200, 30}, {0, 1000, 100}, {230, 299, 30}, {231, 299, 0}, {231, 300, 100}, {400, 500, 100}, {401, 500, 0},
 	} {

@@ -19,20 +19,20 @@ type ledger struct {
 }
 
 type partitionLedger struct {
-	mu     sync.Mutex
-	sent   uint64
-	places []int64         // offset by number, as first reported; -1 if unknown
-	acked  numberSet       // numbers
-	times  []time.Duration // by offset: time of the acknowledgement since the drive's start; 0 not yet
-	acks   uint64
-	failed uint64
+	mu      sync.Mutex
+	sent    uint64
+	offsets []int64         // offset by number, as first reported; -1 if unknown
+	acked   numberSet       // numbers
+	times   []time.Duration // by offset: time of the acknowledgement since the drive's start; 0 not yet
+	acks    uint64
+	failed  uint64
 
 	seen       numberSet
 	seenCount  uint64
 	next       uint64 // the highest number seen, plus one
 	duplicated uint64
 	outOfOrder uint64
-	unasked    uint64 // seen, but never sent
+	neverSent  uint64 // seen, but never sent
 	misplaced  uint64 // reported at two offsets
 }
 
@@ -54,7 +54,7 @@ func (p *partitionLedger) send() uint64 {
 	defer p.mu.Unlock()
 	n := p.sent
 	p.sent++
-	p.places = append(p.places, -1)
+	p.offsets = append(p.offsets, -1)
 	return n
 }
 
@@ -62,7 +62,7 @@ func (p *partitionLedger) send() uint64 {
 func (p *partitionLedger) ack(n uint64, offset int64, at time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.placeLocked(n, offset)
+	p.checkOffsetLocked(n, offset)
 	p.acked.add(n)
 	p.acks++
 	for int64(len(p.times)) <= offset {
@@ -92,17 +92,17 @@ func (p *partitionLedger) ackedAt(offset int64) time.Duration {
 	return p.times[offset]
 }
 
-// placeLocked compares an offset reported for record n with the one reported before. It returns
+// checkOffsetLocked compares an offset reported for record n with the one reported before. It returns
 // false for a record that was never sent.
-func (p *partitionLedger) placeLocked(n uint64, offset int64) bool {
+func (p *partitionLedger) checkOffsetLocked(n uint64, offset int64) bool {
 	if n >= p.sent {
-		p.unasked++
+		p.neverSent++
 		return false
 	}
-	if p.places[n] == -1 {
-		p.places[n] = offset
+	if p.offsets[n] == -1 {
+		p.offsets[n] = offset
 	}
-	if p.places[n] != offset || offset < 0 {
+	if p.offsets[n] != offset || offset < 0 {
 		p.misplaced++
 	}
 	return true
@@ -113,7 +113,7 @@ func (p *partitionLedger) see(n uint64, offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case !p.placeLocked(n, offset):
+	case !p.checkOffsetLocked(n, offset):
 		return
 	case !p.seen.add(n):
 		p.duplicated++
@@ -125,11 +125,11 @@ func (p *partitionLedger) see(n uint64, offset int64) {
 	p.next = max(p.next, n+1)
 }
 
-// place records that another reader received record n at an offset.
-func (p *partitionLedger) place(n uint64, offset int64) {
+// checkOffset records that another reader received record n at an offset.
+func (p *partitionLedger) checkOffset(n uint64, offset int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.placeLocked(n, offset)
+	p.checkOffsetLocked(n, offset)
 }
 
 // missing returns the number of acknowledged records that are not in a set.
@@ -168,7 +168,7 @@ func (s numberSet) without(other numberSet) (n uint64) {
 
 // sums are a ledger's totals. lost counts records that were acknowledged and not seen.
 type sums struct {
-	sent, acked, failed, seen, lost, duplicated, outOfOrder, unasked, misplaced uint64
+	sent, acked, failed, seen, lost, duplicated, outOfOrder, neverSent, misplaced uint64
 }
 
 func (l *ledger) sums() (s sums) {
@@ -183,7 +183,7 @@ func (l *ledger) sums() (s sums) {
 			s.lost += p.acked.without(p.seen)
 			s.duplicated += p.duplicated
 			s.outOfOrder += p.outOfOrder
-			s.unasked += p.unasked
+			s.neverSent += p.neverSent
 			s.misplaced += p.misplaced
 			p.mu.Unlock()
 		}

@@ -18,7 +18,7 @@ func TestLedger(t *testing.T) {
 		"one lost":       {[]uint64{199}, sums{seen: 199, lost: 1}},
 		"one twice":      {[]uint64{200, 64}, sums{seen: 200, duplicated: 1}},
 		"late":           {[]uint64{100, 100}, sums{seen: 200, outOfOrder: 1}},
-		"never produced": {[]uint64{200, 1000}, sums{seen: 200, unasked: 1}},
+		"never produced": {[]uint64{200, 1000}, sums{seen: 200, neverSent: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,15 +66,15 @@ func TestLedgerOfFailedRecords(t *testing.T) {
 	require.Equal(t, time.Duration(7), p.ackedAt(2))
 	for offset, n := range []uint64{0, 1, 3} {
 		p.see(n, int64(offset))
-		p.place(n, int64(offset))
+		p.checkOffset(n, int64(offset))
 	}
 	require.Equal(t, sums{sent: 5, acked: 2, failed: 2, seen: 3}, l.sums())
 	require.Equal(t, uint64(2), p.missing(nil))
 	p.see(4, 3) // before its acknowledgement
 	p.ack(4, 4, 9)
-	p.place(3, 3)
-	p.place(7, 3)
-	require.Equal(t, sums{sent: 5, acked: 3, failed: 2, seen: 4, misplaced: 2, unasked: 1}, l.sums())
+	p.checkOffset(3, 3)
+	p.checkOffset(7, 3)
+	require.Equal(t, sums{sent: 5, acked: 3, failed: 2, seen: 4, misplaced: 2, neverSent: 1}, l.sums())
 }
 
 // Each forbidden result fails the summary.
@@ -92,11 +92,11 @@ func TestSummaryVerdict(t *testing.T) {
 		"answered twice":   func(s *summary) { s.Fetches.Unanswered = -1 },
 		"goroutines":       func(s *summary) { s.GoroutinesLeaked = 1 },
 		"given up":         func(s *summary) { s.sums.sent, s.sums.failed = 1, 1 },
-		"never heard of":   func(s *summary) { s.sums.sent = 1 },
+		"not reported":     func(s *summary) { s.sums.sent = 1 },
 		"misplaced":        func(s *summary) { s.sums.misplaced = 1 },
-		"from nowhere":     func(s *summary) { s.sums.unasked = 1 },
+		"from nowhere":     func(s *summary) { s.sums.neverSent = 1 },
 		"cut off":          func(s *summary) { s.all.LostCommitted = 1 },
-		"asleep":           func(s *summary) { s.slept = 1 },
+		"asleep":           func(s *summary) { s.missedWakeUps = 1 },
 		"failed":           func(s *summary) { s.failed = 1 },
 		"panics":           func(s *summary) { s.all.Panics = 1 },
 		"no room":          func(s *summary) { s.all.Overload = 1 },

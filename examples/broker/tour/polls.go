@@ -40,34 +40,34 @@ type pollers struct {
 	withData       atomic.Uint64 // of the answered
 	empty          atomic.Uint64 // of the answered, after their max wait
 	closing        atomic.Uint64 // of the answered, empty, by the shutdown
-	hungUp         atomic.Uint64 // sent, and not answered before this side disconnected
+	disconnected   atomic.Uint64 // sent, and not answered before this side disconnected
 	early          atomic.Uint64 // answered without data before their max wait
-	moved          atomic.Uint64 // answered with an error: another broker leads the partition
+	leaderChanges  atomic.Uint64 // answered with an error: another broker leads the partition
 	broken         atomic.Uint64 // sent to a broker that then stopped, and not answered
 
-	settling     atomic.Bool // send no more polls
+	draining     atomic.Bool // send no more polls
 	shuttingDown atomic.Bool // the broker may answer at any time
 }
 
 // poller is one connection with its polls.
 type poller struct {
-	all     *pollers
+	pollers *pollers
 	index   int32 // of its partition
 	version int16
 	depth   int
 
 	mu      sync.Mutex
 	nc      net.Conn // guarded by mu
-	leaving bool     // this side hung up; guarded by mu
+	closing bool     // this side hung up; guarded by mu
 	ended   bool     // guarded by mu
 
 	// Only the connection's own goroutine uses these.
-	srv         *cluster.Broker // the broker at the other end
-	moving      bool            // it no longer leads the partition
-	maxWait     time.Duration
-	offset      int64
-	correlation int32
-	inFlight    []poll // in the order sent
+	srv           *cluster.Broker // the broker at the other end
+	leaderChanged bool            // it no longer leads the partition
+	maxWait       time.Duration
+	offset        int64
+	correlation   int32
+	inFlight      []poll // in the order sent
 }
 
 // poll is a fetch in flight.
@@ -76,7 +76,7 @@ type poll struct {
 	sent        time.Time // before its bytes left, so the broker's wait starts later
 	maxWait     time.Duration
 	offset      int64
-	between     bool // an ApiVersions request, not a fetch
+	isVersions  bool // an ApiVersions request, not a fetch
 }
 
 // pollShape returns the number of connections and of polls on each, within half of the process's
@@ -100,7 +100,7 @@ func startPolls(d *drive, conns, depth, partitions int) *pollers {
 	ps := &pollers{d: d}
 	for i := range conns {
 		p := &poller{
-			all:     ps,
+			pollers: ps,
 			index:   int32(i % partitions),
 			version: firstPoll + int16(i)%(lastPoll-firstPoll+1), // every version there is
 			depth:   depth,
@@ -113,15 +113,15 @@ func startPolls(d *drive, conns, depth, partitions int) *pollers {
 	return ps
 }
 
-// hangUpNowAndThen periodically closes an even-numbered connection with all its parked polls. On
+// disconnectSome periodically closes an even-numbered connection with all its parked polls. On
 // the odd-numbered ones polls can expire.
-func (ps *pollers) hangUpNowAndThen(ctx context.Context) {
+func (ps *pollers) disconnectSome(ctx context.Context) {
 	every(ctx, ps.d.load.HangUps, func() {
 		p := ps.conns[rand.IntN((len(ps.conns)+1)/2)*2]
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.nc != nil && !p.ended {
-			p.leaving = true
+			p.closing = true
 			_ = p.nc.Close()
 		}
 	})
@@ -132,7 +132,7 @@ func (ps *pollers) hangUpNowAndThen(ctx context.Context) {
 // broker's connections. Both numbers shrink while polls expire, and differ only by responses in
 // flight.
 func (ps *pollers) drain(timeout time.Duration) {
-	ps.settling.Store(true)
+	ps.draining.Store(true)
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		queued := 0
 		for id := range ps.d.cluster.Brokers() {
@@ -148,7 +148,7 @@ func (ps *pollers) drain(timeout time.Duration) {
 
 func (ps *pollers) outstanding() int64 {
 	// Load these first: otherwise a poll that is counted in between could make the result -1.
-	done := ps.answered.Load() + ps.hungUp.Load() + ps.broken.Load()
+	done := ps.answered.Load() + ps.disconnected.Load() + ps.broken.Load()
 	return int64(ps.sent.Load() - done)
 }
 
@@ -157,27 +157,27 @@ func (ps *pollers) wait() { ps.wg.Wait() }
 
 // dial connects to the partition's current leader, if known.
 func (p *poller) dial() (net.Conn, error) {
-	if p.srv = p.all.d.cluster.Leader(quietTopic, p.index); p.srv == nil {
+	if p.srv = p.pollers.d.cluster.Leader(quietTopic, p.index); p.srv == nil {
 		return nil, errors.New("no leader, or it has stopped")
 	}
-	return p.all.d.network.DialContext(context.Background(), "tcp", p.srv.Addr())
+	return p.pollers.d.network.DialContext(context.Background(), "tcp", p.srv.Addr())
 }
 
 // run dials, polls until either side disconnects, and dials again.
 func (p *poller) run() {
 	rng := rand.New(rand.NewPCG(1, uint64(p.index)))
 	var lost time.Time // since when the leader cannot be reached
-	for !p.all.settling.Load() {
+	for !p.pollers.draining.Load() {
 		// In whole milliseconds, like the field on the wire.
-		waits := p.all.d.load.Waits
+		waits := p.pollers.d.load.Waits
 		p.maxWait = (waits/4 + time.Duration(rng.Int64N(int64(waits*3/4)))).Truncate(time.Millisecond)
 		nc, err := p.dial()
 		if err != nil {
 			if lost.IsZero() {
 				lost = time.Now()
 			}
-			if time.Since(lost) > tourPatience {
-				p.all.d.problem("poll: %v", err)
+			if time.Since(lost) > scenarioTimeout {
+				p.pollers.d.problem("poll: %v", err)
 				return
 			}
 			time.Sleep(20 * time.Millisecond) // a broker is down; another one will lead
@@ -185,28 +185,28 @@ func (p *poller) run() {
 		}
 		lost = time.Time{}
 		p.mu.Lock()
-		p.nc, p.leaving, p.ended = nc, false, false
+		p.nc, p.closing, p.ended = nc, false, false
 		p.mu.Unlock()
-		p.moving = false
+		p.leaderChanged = false
 
 		err = p.poll(nc)
 
 		_ = nc.Close()
 		p.mu.Lock()
 		p.ended = true
-		left := p.leaving
+		closed := p.closing
 		p.mu.Unlock()
 		switch {
-		case left:
-			p.all.hungUp.Add(uint64(len(p.inFlight)))
+		case closed:
+			p.pollers.disconnected.Add(uint64(len(p.inFlight)))
 		case errors.Is(err, errMoved):
 			time.Sleep(10 * time.Millisecond) // the new leader may not know yet that it leads
-		case p.all.shuttingDown.Load() && len(p.inFlight) == 0:
+		case p.pollers.shuttingDown.Load() && len(p.inFlight) == 0:
 			return // no poll is pending; a connection that was not accepted yet is reset
-		case p.srv.Stopping() && !p.all.shuttingDown.Load():
-			p.all.broken.Add(uint64(len(p.inFlight)))
+		case p.srv.Stopping() && !p.pollers.shuttingDown.Load():
+			p.pollers.broken.Add(uint64(len(p.inFlight)))
 		default:
-			p.all.d.problem("poll: %d in flight when the connection ended: %v", len(p.inFlight), err)
+			p.pollers.d.problem("poll: %d in flight when the connection ended: %v", len(p.inFlight), err)
 			return
 		}
 		p.inFlight = p.inFlight[:0]
@@ -223,7 +223,7 @@ func (p *poller) poll(nc net.Conn) error {
 	for {
 		// Refill with a single write.
 		out := frame[:0]
-		for len(p.inFlight) < p.depth && !p.moving && !p.all.settling.Load() {
+		for len(p.inFlight) < p.depth && !p.leaderChanged && !p.pollers.draining.Load() {
 			if p.correlation%versionsEvery == versionsEvery/2 {
 				out = p.appendVersions(out)
 			} else {
@@ -237,11 +237,11 @@ func (p *poller) poll(nc net.Conn) error {
 			}
 		}
 		frame = out
-		if p.moving && len(p.inFlight) == 0 {
+		if p.leaderChanged && len(p.inFlight) == 0 {
 			return errMoved
 		}
 		// A poll's longest wait, plus ample time for a busy machine.
-		_ = nc.SetReadDeadline(time.Now().Add(p.all.d.load.Waits + 20*time.Second))
+		_ = nc.SetReadDeadline(time.Now().Add(p.pollers.d.load.Waits + 20*time.Second))
 		var err error
 		if frame, err = wire.ReadFrame(br, frame, 64<<20); err != nil {
 			return err
@@ -260,7 +260,7 @@ func (p *poller) appendFetch(dst []byte) []byte {
 	req.MaxWaitMillis = int32(p.maxWait / time.Millisecond)
 	req.MinBytes, req.MaxBytes = 1, 1<<20
 	rt := kmsg.NewFetchRequestTopic()
-	rt.Topic, rt.TopicID = quietTopic, p.all.d.ids[quietTopic]
+	rt.Topic, rt.TopicID = quietTopic, p.pollers.d.ids[quietTopic]
 	rp := kmsg.NewFetchRequestTopicPartition()
 	rp.Partition, rp.FetchOffset, rp.PartitionMaxBytes = p.index, p.offset, 1<<20
 	rt.Partitions = append(rt.Partitions, rp)
@@ -268,7 +268,7 @@ func (p *poller) appendFetch(dst []byte) []byte {
 
 	p.correlation++
 	p.inFlight = append(p.inFlight, poll{p.correlation, time.Now(), p.maxWait, p.offset, false})
-	p.all.sent.Add(1)
+	p.pollers.sent.Add(1)
 	return append(dst, pollFormatter.AppendRequest(nil, req, p.correlation)...)
 }
 
@@ -277,29 +277,29 @@ const versionsEvery = 64
 
 func (p *poller) appendVersions(dst []byte) []byte {
 	p.correlation++
-	p.inFlight = append(p.inFlight, poll{correlation: p.correlation, between: true})
-	p.all.sent.Add(1)
+	p.inFlight = append(p.inFlight, poll{correlation: p.correlation, isVersions: true})
+	p.pollers.sent.Add(1)
 	return append(dst, pollFormatter.AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), p.correlation)...)
 }
 
 // check checks one response, which was read at the given time.
 func (p *poller) check(frame []byte, at time.Time) error {
-	all := p.all
+	ps := p.pollers
 	if len(p.inFlight) == 0 {
 		return errors.New("an unsolicited answer")
 	}
-	asked := p.inFlight[0]
-	if got := int32(binary.BigEndian.Uint32(frame)); got != asked.correlation {
-		return fmt.Errorf("answer to request %d, but %d is next", got, asked.correlation)
+	want := p.inFlight[0]
+	if got := int32(binary.BigEndian.Uint32(frame)); got != want.correlation {
+		return fmt.Errorf("answer to request %d, but %d is next", got, want.correlation)
 	}
 	body := frame[4:]
-	if asked.between {
+	if want.isVersions {
 		resp := kmsg.NewPtrApiVersionsResponse()
 		if err := resp.ReadFrom(body); err != nil {
 			return err
 		}
 		p.inFlight = append(p.inFlight[:0], p.inFlight[1:]...)
-		all.answered.Add(1)
+		ps.answered.Add(1)
 		return kerr.ErrorForCode(resp.ErrorCode)
 	}
 	resp := kmsg.NewPtrFetchResponse()
@@ -321,32 +321,32 @@ func (p *poller) check(frame []byte, at time.Time) error {
 	}
 	// Only now: a response that could not be decoded does not count.
 	p.inFlight = append(p.inFlight[:0], p.inFlight[1:]...)
-	all.answered.Add(1)
+	ps.answered.Add(1)
 	if moved {
-		all.moved.Add(1)
-		p.moving = true
+		ps.leaderChanges.Add(1)
+		p.leaderChanged = true
 		return nil
 	}
 
-	// The broker's wait began after asked.sent and ended before at, so the time between the two is
+	// The broker's wait began after want.sent and ended before at, so the time between the two is
 	// at least that wait: a broker that waits the full max wait never seems early, however slow
 	// this side is.
-	waited := at.Sub(asked.sent)
+	waited := at.Sub(want.sent)
 	_, next, err := log.OffsetsOf(sp.RecordBatches)
 	switch {
 	case err != nil:
 		return err
-	case next == 0 && p.srv.Stopping() && waited < asked.maxWait:
-		all.closing.Add(1)
+	case next == 0 && p.srv.Stopping() && waited < want.maxWait:
+		ps.closing.Add(1)
 	case next == 0:
-		if waited < asked.maxWait {
-			all.early.Add(1)
+		if waited < want.maxWait {
+			ps.early.Add(1)
 		}
-		all.empty.Add(1)
-	case next <= asked.offset:
-		all.early.Add(1) // records, but none that the poll asked for
+		ps.empty.Add(1)
+	case next <= want.offset:
+		ps.early.Add(1) // records, but none that the poll asked for
 	default:
-		all.withData.Add(1)
+		ps.withData.Add(1)
 		p.offset = max(p.offset, next)
 	}
 	return nil

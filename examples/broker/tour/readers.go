@@ -24,12 +24,12 @@ const (
 type readers struct {
 	d *drive
 
-	mu      sync.Mutex
-	members []*reader           // guarded by mu
-	gone    []*reader           // crashed; closed at the end; guarded by mu
-	seen    map[int32]numberSet // by partition; guarded by mu
-	again   uint64              // guarded by mu
-	wg      sync.WaitGroup
+	mu         sync.Mutex
+	members    []*reader           // guarded by mu
+	crashed    []*reader           // crashed; closed at the end; guarded by mu
+	seen       map[int32]numberSet // by partition; guarded by mu
+	duplicates uint64              // guarded by mu
+	wg         sync.WaitGroup
 }
 
 // reader is one member.
@@ -75,8 +75,8 @@ func (r *readers) join() {
 	})
 }
 
-// take removes the oldest member.
-func (r *readers) take() *reader {
+// removeOldest removes the oldest member.
+func (r *readers) removeOldest() *reader {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.members) == 0 {
@@ -89,21 +89,21 @@ func (r *readers) take() *reader {
 
 // leave makes a member leave the group in an orderly way.
 func (r *readers) leave() {
-	if m := r.take(); m != nil {
+	if m := r.removeOldest(); m != nil {
 		m.close()
 	}
 }
 
 // crash cuts off a member: the group learns of it when the member's session expires.
 func (r *readers) crash() {
-	m := r.take()
+	m := r.removeOldest()
 	if m == nil {
 		return
 	}
 	m.net.Break()
 	m.cancel()
 	r.mu.Lock()
-	r.gone = append(r.gone, m)
+	r.crashed = append(r.crashed, m)
 	r.mu.Unlock()
 }
 
@@ -121,12 +121,12 @@ func (r *readers) see(record *kgo.Record) {
 		r.d.problem("group: %s/%d at %d holds a record that no producer sent", record.Topic, record.Partition, record.Offset)
 		return
 	}
-	r.d.ledger.partition(record.Topic, record.Partition).place(n, record.Offset)
+	r.d.ledger.partition(record.Topic, record.Partition).checkOffset(n, record.Offset)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	set := r.seen[record.Partition]
 	if !set.add(n) {
-		r.again++
+		r.duplicates++
 	}
 	r.seen[record.Partition] = set
 }
@@ -140,8 +140,8 @@ func (r *readers) end(timeout time.Duration) {
 	}
 	var closing sync.WaitGroup
 	r.mu.Lock()
-	all := slices.Concat(r.members, r.gone)
-	r.members, r.gone = nil, nil
+	all := slices.Concat(r.members, r.crashed)
+	r.members, r.crashed = nil, nil
 	r.mu.Unlock()
 	for _, m := range all {
 		closing.Go(m.close)
@@ -160,8 +160,8 @@ func (r *readers) missing() (n uint64) {
 	return n
 }
 
-func (r *readers) repeated() uint64 {
+func (r *readers) duplicateCount() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.again
+	return r.duplicates
 }

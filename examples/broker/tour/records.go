@@ -27,11 +27,11 @@ func (d *drive) produceOne(cl *kgo.Client, topic string, index int32) {
 		})
 }
 
-// deliveryTimeout is how long a producer retries: longer than any stop of the tour takes.
+// deliveryTimeout is how long a producer retries: longer than any scenario takes.
 const deliveryTimeout = time.Minute
 
-// producing runs work with a producer, and then flushes it.
-func (d *drive) producing(work func(cl *kgo.Client), opts ...kgo.Opt) {
+// withProducer runs work with a producer, and then flushes it.
+func (d *drive) withProducer(work func(cl *kgo.Client), opts ...kgo.Opt) {
 	opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RecordDeliveryTimeout(deliveryTimeout))
 	cl, err := d.client(opts...)
 	if err != nil {
@@ -49,7 +49,7 @@ func (d *drive) producing(work func(cl *kgo.Client), opts ...kgo.Opt) {
 // most the last second.
 func (d *drive) produceSteady(ctx context.Context) {
 	const step = 10 * time.Millisecond
-	d.producing(func(cl *kgo.Client) {
+	d.withProducer(func(cl *kgo.Client) {
 		t := time.NewTicker(step)
 		defer t.Stop()
 		start, sent := time.Now(), 0
@@ -69,7 +69,7 @@ func (d *drive) produceSteady(ctx context.Context) {
 
 // produceBursts sends one second's worth of records at once, every other second.
 func (d *drive) produceBursts(ctx context.Context) {
-	d.producing(func(cl *kgo.Client) {
+	d.withProducer(func(cl *kgo.Client) {
 		every(ctx, min(2*time.Second, max(d.load.Duration/5, time.Millisecond)), func() {
 			for i := range d.load.Rate {
 				if i%64 == 0 && ctx.Err() != nil {
@@ -85,7 +85,7 @@ func (d *drive) produceBursts(ctx context.Context) {
 // at all: polls there expire.
 func (d *drive) produceQuiet(ctx context.Context) {
 	quiet := len(d.ledger.topics[quietTopic])
-	d.producing(func(cl *kgo.Client) {
+	d.withProducer(func(cl *kgo.Client) {
 		every(ctx, d.load.Trickle, func() {
 			if index := rand.Int32N(int32(quiet)); index%4 != 3 {
 				d.produceOne(cl, quietTopic, index)

@@ -18,27 +18,27 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/fault"
 )
 
-// The tour: deliberate faults during the drive's load. Each stop makes a fault, waits for its
-// expected effect, ends it, and waits until the cluster is whole again. The load decides the
+// The tour: deliberate faults during the drive's load. Each scenario makes a fault, waits for its
+// expected effect, ends it, and waits until the cluster is healthy again. The load decides the
 // verdict.
 
 type tour struct {
-	d       *drive
-	cluster *cluster.Cluster
-	rng     *rand.Rand
-	say     func(format string, args ...any)
-	stormy  atomic.Int64 // when the last fault ended, since the drive's start; MaxInt64 during one
-	made    int          // completed stops
+	d         *drive
+	cluster   *cluster.Cluster
+	rng       *rand.Rand
+	printf    func(format string, args ...any)
+	lastFault atomic.Int64 // when the last fault ended, since the drive's start; MaxInt64 during one
+	completed int          // scenarios
 }
 
-// stop is one of the tour's faults.
-type stop struct {
+// scenario is one fault of the tour.
+type scenario struct {
 	name  string
 	nodes int // brokers that it needs
 	run   func(*tour, context.Context) error
 }
 
-var stops = []stop{
+var scenarios = []scenario{
 	{"a follower pauses", 2, (*tour).pauseFollower},
 	{"a leader dies and comes back", 2, (*tour).killLeader},
 	{"the group's members come and go", 1, (*tour).changeMembers},
@@ -49,61 +49,61 @@ var stops = []stop{
 	{"a broker is stopped in order, and started", 2, (*tour).restart},
 }
 
-func newTour(d *drive, say func(string, ...any)) *tour {
-	return &tour{d: d, cluster: d.cluster, say: say, rng: rand.New(rand.NewPCG(d.load.Seed, 0))}
+func newTour(d *drive, printf func(string, ...any)) *tour {
+	return &tour{d: d, cluster: d.cluster, printf: printf, rng: rand.New(rand.NewPCG(d.load.Seed, 0))}
 }
 
-// tourPatience limits the waits for the effect of a fault and for the cluster to be whole again.
-const tourPatience = time.Minute
+// scenarioTimeout limits the waits for the effect of a fault and for the cluster to be healthy again.
+const scenarioTimeout = time.Minute
 
 func (t *tour) run(ctx context.Context) {
-	order := slices.Clone(t.d.load.stops)
+	order := slices.Clone(t.d.load.scenarios)
 	if order == nil {
-		order = slices.Clone(stops)
+		order = slices.Clone(scenarios)
 	}
 	if t.d.load.Seed != 0 {
 		t.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	}
-	order = slices.DeleteFunc(order, func(s stop) bool { return int(t.cluster.Brokers()) < s.nodes })
+	order = slices.DeleteFunc(order, func(s scenario) bool { return int(t.cluster.Brokers()) < s.nodes })
 	for i, s := range order {
 		if !fault.Sleep(ctx, t.d.load.Calm) {
 			return
 		}
-		t.say("%d of %d: %s", i+1, len(order), s.name)
-		t.stormy.Store(math.MaxInt64)
-		bounded, cancel := context.WithTimeout(ctx, 2*tourPatience)
+		t.printf("%d of %d: %s", i+1, len(order), s.name)
+		t.lastFault.Store(math.MaxInt64)
+		bounded, cancel := context.WithTimeout(ctx, 2*scenarioTimeout)
 		err := s.run(t, bounded)
 		if err == nil {
 			err = t.cluster.WaitHealthy(bounded)
 		}
 		cancel()
-		t.stormy.Store(int64(time.Since(t.d.start)))
+		t.lastFault.Store(int64(time.Since(t.d.start)))
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			t.d.problem("tour: %s: %v", s.name, err)
 		default:
-			t.made++
+			t.completed++
 		}
 	}
 }
 
-// calm reports whether the last fault ended before the given time since the drive's start.
-func (t *tour) calm(since time.Duration) bool { return t.stormy.Load() < int64(since) }
+// faultFreeSince reports whether the last fault ended before the given time since the drive's start.
+func (t *tour) faultFreeSince(since time.Duration) bool { return t.lastFault.Load() < int64(since) }
 
-// any returns a random broker except the given ones.
-func (t *tour) any(but ...int32) int32 {
+// randomBroker returns a random broker except the given ones.
+func (t *tour) randomBroker(except ...int32) int32 {
 	for {
-		if id := t.rng.Int32N(t.cluster.Brokers()); !slices.Contains(but, id) {
+		if id := t.rng.Int32N(t.cluster.Brokers()); !slices.Contains(except, id) {
 			return id
 		}
 	}
 }
 
-// until waits for a partition that matches is; with never, until no partition matches.
-func (t *tour) until(ctx context.Context, what string, never bool, is func(cluster.Partition) bool) error {
-	for end := time.Now().Add(tourPatience); slices.ContainsFunc(t.cluster.Partitions(), is) == never; {
+// waitForPartition waits for a partition that matches is; with never, until no partition matches.
+func (t *tour) waitForPartition(ctx context.Context, what string, never bool, is func(cluster.Partition) bool) error {
+	for end := time.Now().Add(scenarioTimeout); slices.ContainsFunc(t.cluster.Partitions(), is) == never; {
 		if time.Now().After(end) || !fault.Sleep(ctx, 2*time.Millisecond) {
 			return fmt.Errorf("%s: that does not happen", what)
 		}
@@ -119,37 +119,37 @@ func outOfSync(id int32) func(cluster.Partition) bool {
 	}
 }
 
-func (t *tour) othersLead(ctx context.Context, id int32) error {
-	return t.until(ctx, "others lead", true, func(p cluster.Partition) bool { return p.Leader == id })
+func (t *tour) waitForNewLeaders(ctx context.Context, id int32) error {
+	return t.waitForPartition(ctx, "others lead", true, func(p cluster.Partition) bool { return p.Leader == id })
 }
 
 // pauseFollower: produces wait for the follower until it is removed from the in-sync sets.
 func (t *tour) pauseFollower(ctx context.Context) error {
-	id := t.any()
+	id := t.randomBroker()
 	err := t.cluster.Pause(id)
 	if err == nil {
-		err = t.until(ctx, "it falls out of sync", false, outOfSync(id))
+		err = t.waitForPartition(ctx, "it falls out of sync", false, outOfSync(id))
 	}
 	return errors.Join(err, t.cluster.Resume(id))
 }
 
 // killLeader: its partitions get new leaders, and clients find them.
 func (t *tour) killLeader(ctx context.Context) error {
-	id := t.any()
+	id := t.randomBroker()
 	if err := t.cluster.Kill(id); err != nil {
 		return err
 	}
-	err := t.othersLead(ctx, id)
+	err := t.waitForNewLeaders(ctx, id)
 	fault.Sleep(ctx, time.Second)
 	return errors.Join(err, t.cluster.Start(id))
 }
 
 // freezeLeader: when the broker wakes, it still believes that it leads.
 func (t *tour) freezeLeader(ctx context.Context) error {
-	id := t.any()
+	id := t.randomBroker()
 	err := t.cluster.Pause(id)
 	if err == nil {
-		err = t.othersLead(ctx, id)
+		err = t.waitForNewLeaders(ctx, id)
 	}
 	fault.Sleep(ctx, 500*time.Millisecond)
 	return errors.Join(err, t.cluster.Resume(id))
@@ -157,11 +157,11 @@ func (t *tour) freezeLeader(ctx context.Context) error {
 
 // cutLink: each of the two brokers leads partitions that the other cannot follow.
 func (t *tour) cutLink(ctx context.Context) error {
-	a := t.any()
-	b := t.any(a)
+	a := t.randomBroker()
+	b := t.randomBroker(a)
 	err := t.cluster.Cut(a, b)
 	if err == nil {
-		err = t.until(ctx, "one of them falls out of sync", false, func(p cluster.Partition) bool {
+		err = t.waitForPartition(ctx, "one of them falls out of sync", false, func(p cluster.Partition) bool {
 			return outOfSync(a)(p) || outOfSync(b)(p)
 		})
 	}
@@ -169,15 +169,15 @@ func (t *tour) cutLink(ctx context.Context) error {
 }
 
 func (t *tour) slowBroker(ctx context.Context) error {
-	id := t.any()
+	id := t.randomBroker()
 	err := t.cluster.Slow(id, 10*time.Millisecond)
 	fault.Sleep(ctx, 1500*time.Millisecond)
 	return errors.Join(err, t.cluster.Slow(id, 0))
 }
 
 func (t *tour) restart(ctx context.Context) error {
-	id := t.any()
-	bounded, cancel := context.WithTimeout(ctx, shutdownTimeoutOfTour)
+	id := t.randomBroker()
+	bounded, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	err := t.cluster.Stop(bounded, id)
 	fault.Sleep(ctx, 500*time.Millisecond)

@@ -23,7 +23,7 @@ type stall struct{ from, to time.Duration } // since the start
 
 const (
 	stallProbe = 5 * time.Millisecond  // between two measurements
-	leastStall = 20 * time.Millisecond // shorter stalls are not recorded
+	minStall   = 20 * time.Millisecond // shorter stalls are not recorded
 )
 
 // measure runs until ctx ends.
@@ -33,12 +33,12 @@ func (s *stalls) measure(ctx context.Context) {
 		if !fault.Sleep(ctx, stallProbe) {
 			return
 		}
-		s.note(due, time.Since(s.start))
+		s.record(due, time.Since(s.start))
 	}
 }
 
-func (s *stalls) note(due, now time.Duration) {
-	if now-due < leastStall {
+func (s *stalls) record(due, now time.Duration) {
+	if now-due < minStall {
 		return
 	}
 	s.mu.Lock()

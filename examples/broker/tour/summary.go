@@ -31,23 +31,23 @@ type summary struct {
 	GoroutinesLeaked int                          `json:"goroutines_leaked"`
 	Operations       map[string]operationsSummary `json:"operations"`
 
-	sums     sums
-	all      metric.Stats
-	failed   uint64 // operations
-	slept    uint64 // fetches that reached their max wait although their data was there
-	closed   uint64 // answered by shutdowns
-	moved    uint64 // answered because the leader changed
-	repeated uint64 // records that the group saw again
-	stops    int    // of the tour
-	shutdown time.Duration
-	seconds  float64
-	polls    uint64
-	problems selfcheck.Problems
+	sums          sums
+	all           metric.Stats
+	failed        uint64 // operations
+	missedWakeUps uint64 // fetches that reached their max wait although their data was available
+	closed        uint64 // answered by shutdowns
+	moved         uint64 // answered because the leader changed
+	repeated      uint64 // records that the group saw again
+	scenarios     int    // of the tour
+	shutdown      time.Duration
+	seconds       float64
+	polls         uint64
+	problems      selfcheck.Problems
 }
 
 // summarize reads the counters of a finished drive.
 func (d *drive) summarize(goroutinesBefore int, shutdown time.Duration) *summary {
-	s := &summary{shutdown: shutdown, seconds: d.busy.Seconds()}
+	s := &summary{shutdown: shutdown, seconds: d.producedFor.Seconds()}
 	sums := d.ledger.sums()
 	s.sums = sums
 	s.Records, s.Lost, s.Duplicated, s.OutOfOrder = sums.acked, sums.lost, sums.duplicated, sums.outOfOrder
@@ -59,17 +59,17 @@ func (d *drive) summarize(goroutinesBefore int, shutdown time.Duration) *summary
 	s.Fetches.Cancelled = fetched.Cancelled
 	s.Fetches.Early = ps.early.Load()
 	s.Fetches.Unanswered = ps.outstanding()
-	s.closed, s.polls, s.moved = fetched.Closed, ps.answered.Load(), ps.moved.Load()
-	s.repeated, s.stops = d.readers.repeated(), d.tour.made
+	s.closed, s.polls, s.moved = fetched.Closed, ps.answered.Load(), ps.leaderChanges.Load()
+	s.repeated, s.scenarios = d.readers.duplicateCount(), d.tour.completed
 	s.Operations = map[string]operationsSummary{}
 	for kind, o := range all.Operations {
-		s.Operations[kind] = summarized(o)
+		s.Operations[kind] = summarizeOperations(o)
 		s.failed += o.Failed
 	}
 	s.WakeMicros.P50 = all.Wake.Quantile(0.5).Microseconds()
 	s.WakeMicros.P99 = all.Wake.Quantile(0.99).Microseconds()
 
-	s.slept = d.slept.Load()
+	s.missedWakeUps = d.missedWakeUps.Load()
 	s.GoroutinesLeaked = selfcheck.Goroutines(goroutinesBefore)
 	s.problems = d.problems
 	return s
@@ -88,8 +88,8 @@ type operationsSummary struct {
 // fetches is the kind of consumers' fetches.
 const fetches = "fetch"
 
-// summarized converts the statistics of one kind of operation for the summary.
-func summarized(o metric.OperationStats) operationsSummary {
+// summarizeOperations converts the statistics of one kind of operation for the summary.
+func summarizeOperations(o metric.OperationStats) operationsSummary {
 	return operationsSummary{
 		Completed: o.Completed, Expired: o.Expired, Cancelled: o.Cancelled, Closed: o.Closed,
 		P50: o.Waited.Quantile(0.5).Microseconds(), P99: o.Waited.Quantile(0.99).Microseconds(),
@@ -101,17 +101,17 @@ func (s *summary) Checks() *selfcheck.Checks {
 	var c selfcheck.Checks
 	c.Add(s.Records > 0 && s.Lost+s.Duplicated+s.OutOfOrder == 0, "each seen once and in order",
 		"%d records: %d lost, %d duplicated, %d out of order", s.Records, s.Lost, s.Duplicated, s.OutOfOrder)
-	unheard := s.sums.sent - s.sums.acked - s.sums.failed
-	c.Add(s.sums.failed+unheard == 0, "each acknowledged", "%d records given up by their producers, %d never heard of", s.sums.failed, unheard)
-	c.Add(s.sums.misplaced+s.sums.unasked == 0, "each where its producer was told",
-		"%d at another offset, %d that no producer sent", s.sums.misplaced, s.sums.unasked)
-	c.Add(s.all.LostCommitted == 0, "no committed record was lost", "%d cut off a follower's log", s.all.LostCommitted)
+	unreported := s.sums.sent - s.sums.acked - s.sums.failed
+	c.Add(s.sums.failed+unreported == 0, "each acknowledged", "%d records given up by their producers, %d not reported", s.sums.failed, unreported)
+	c.Add(s.sums.misplaced+s.sums.neverSent == 0, "each at the acknowledged offset",
+		"%d at another offset, %d that no producer sent", s.sums.misplaced, s.sums.neverSent)
+	c.Add(s.all.LostCommitted == 0, "no committed record was lost", "%d truncated from a follower's log", s.all.LostCommitted)
 	c.Add(s.Fetches.Unanswered == 0, "each request answered once", "%d polls, %d unanswered", s.polls, s.Fetches.Unanswered)
 	c.Add(s.Fetches.Early == 0, "no fetch answered early", "%d before their data or their max wait", s.Fetches.Early)
-	c.Add(s.slept == 0, "no fetch left asleep", "%d on data that was there", s.slept)
-	c.Add(s.failed == 0 && s.all.Panics == 0 && s.all.Overload == 0, "no operation failed", "%d failed, %d panics, %d without room in a purgatory",
+	c.Add(s.missedWakeUps == 0, "no wake-up was missed", "%d fetches expired although their data was available", s.missedWakeUps)
+	c.Add(s.failed == 0 && s.all.Panics == 0 && s.all.Overload == 0, "no operation failed", "%d failed, %d panics, %d beyond the capacity of a purgatory",
 		s.failed, s.all.Panics, s.all.Overload)
-	c.Add(s.all.Refused == 0, "no connection was refused", "%d closed for what they sent", s.all.Refused)
+	c.Add(s.all.Refused == 0, "no connection was refused", "%d closed for invalid input", s.all.Refused)
 	c.Add(s.all.Parked == 0 && s.all.Watched == 0, "the purgatories are empty", "%d operations, %d watches", s.all.Parked, s.all.Watched)
 	c.Add(s.GoroutinesLeaked == 0, "no goroutine is left", "%d left", s.GoroutinesLeaked)
 	c.AddProblems(s.problems)
@@ -120,17 +120,17 @@ func (s *summary) Checks() *selfcheck.Checks {
 		s.Fetches.Completed, s.Fetches.Expired, s.Fetches.Cancelled, s.moved, s.closed, s.shutdown.Round(100*time.Microsecond))
 	c.Note("committed to answer written", "p50 %d µs, p99 %d µs", s.WakeMicros.P50, s.WakeMicros.P99)
 	c.Note("seen again by the group", "%d records, by members that took over", s.repeated)
-	c.Note("faults", "%d, each mended, and the cluster whole again", s.stops)
+	c.Note("faults", "%d, each ended, and the cluster healthy again", s.scenarios)
 	return &c
 }
 
 // printOperations prints the outcomes of each kind of operation.
 func (s *summary) printOperations(out io.Writer) {
-	const names, figures = "%-16s %10s %9s %10s %8s %10s %10s\n", "%-16s %10d %9d %10d %8d %10v %10v\n"
+	const names, values = "%-16s %10s %9s %10s %8s %10s %10s\n", "%-16s %10d %9d %10d %8d %10v %10v\n"
 	_, _ = fmt.Fprintf(out, "\n"+names, "operation", "completed", "expired", "cancelled", "closed", "waited p50", "p99")
 	for _, kind := range slices.Sorted(maps.Keys(s.Operations)) {
 		o := s.Operations[kind]
-		_, _ = fmt.Fprintf(out, figures, kind, o.Completed, o.Expired, o.Cancelled, o.Closed,
+		_, _ = fmt.Fprintf(out, values, kind, o.Completed, o.Expired, o.Cancelled, o.Closed,
 			time.Duration(o.P50)*time.Microsecond, time.Duration(o.P99)*time.Microsecond)
 	}
 }

@@ -40,8 +40,8 @@ func (t *table) run(ctx context.Context) {
 	every(ctx, time.Second, t.row)
 }
 
-// say prints a message between the rows.
-func (t *table) say(format string, args ...any) {
+// printf prints a message between the rows.
+func (t *table) printf(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, _ = fmt.Fprintf(t.out, "%4.0fs > %s\n", time.Since(t.d.start).Seconds(), fmt.Sprintf(format, args...))
@@ -65,7 +65,7 @@ func (t *table) row() {
 	all := t.d.cluster.Stats()
 	fetched := all.Operations[fetches]
 	now := point{time.Now(), t.d.ledger.sums(), all.Wakeups, all.Wake}
-	wake := between(t.last.wake, now.wake)
+	wake := difference(t.last.wake, now.wake)
 	seconds := now.at.Sub(t.last.at).Seconds()
 	_, _ = fmt.Fprintf(t.out, "%4.0fs %9.0f %9.0f | %7d %9d %8d %9d | %9v %9v | %7d %9.0f\n",
 		now.at.Sub(t.d.start).Seconds(),
@@ -77,8 +77,8 @@ func (t *table) row() {
 	t.last = now
 }
 
-// between returns the difference of two readings of a histogram.
-func between(before, now histogram.Durations) histogram.Durations {
+// difference returns the difference of two readings of a histogram.
+func difference(before, now histogram.Durations) histogram.Durations {
 	for i, n := range before.Counts {
 		now.Counts[i] -= n
 	}

@@ -194,7 +194,7 @@ func (d *deadline) set(at time.Time, cond *sync.Cond) {
 	cond.Broadcast()
 }
 
-func (d *deadline) over() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
+func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
 func (c *conn) failed(op string, err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
@@ -210,7 +210,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		switch {
 		case c.closed:
 			return 0, c.failed("read", net.ErrClosed)
-		case c.read.over():
+		case c.read.passed():
 			return 0, c.failed("read", os.ErrDeadlineExceeded)
 		case c.reset:
 			return 0, c.failed("read", syscall.ECONNRESET)
@@ -241,7 +241,7 @@ func (c *conn) Write(b []byte) (n int, err error) {
 		switch {
 		case c.closed:
 			return n, c.failed("write", net.ErrClosed)
-		case c.write.over():
+		case c.write.passed():
 			return n, c.failed("write", os.ErrDeadlineExceeded)
 		case c.reset || c.peer.ended || c.peer.closed:
 			return n, c.failed("write", syscall.EPIPE)

@@ -37,8 +37,8 @@ func NewProgress(out io.Writer) *Progress {
 	return p
 }
 
-// Say prints a message.
-func (p *Progress) Say(format string, args ...any) {
+// Printf prints a message.
+func (p *Progress) Printf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clearLocked()
@@ -48,7 +48,7 @@ func (p *Progress) Say(format string, args ...any) {
 // Bar draws a bar five times a second until stop is called. stop removes the bar and returns after
 // the last call of measure. measure returns the progress, from 0 to 1, and a description of it.
 // Without a terminal Bar draws nothing and does not call measure.
-func (p *Progress) Bar(measure func() (done float64, words string)) (stop func()) {
+func (p *Progress) Bar(measure func() (done float64, text string)) (stop func()) {
 	if !p.terminal {
 		return func() {}
 	}
@@ -75,13 +75,13 @@ func (p *Progress) Bar(measure func() (done float64, words string)) (stop func()
 	})
 }
 
-func (p *Progress) draw(done float64, words string) {
+func (p *Progress) draw(done float64, text string) {
 	full := int(barWidth * min(max(done, 0), 1))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clearLocked()
 	fmt.Fprintf(p.out, "%6.2f s  [%s%s] %s", time.Since(p.began).Seconds(),
-		strings.Repeat("#", full), strings.Repeat(".", barWidth-full), words)
+		strings.Repeat("#", full), strings.Repeat(".", barWidth-full), text)
 	p.drawn = true
 }
 

@@ -14,15 +14,15 @@ type Summary interface {
 	Checks() *Checks
 }
 
-// Run calls play, prints the checks of the returned summary, and returns the exit status: 0 if all
+// Run calls run, prints the checks of the returned summary, and returns the exit status: 0 if all
 // checks passed, otherwise 1. It prints to stdout; with asJSON, it prints to stderr, except for the
 // summary, which goes to stdout as one line of JSON.
-func Run(name string, asJSON bool, stdout, stderr io.Writer, play func(out io.Writer) (Summary, error)) int {
+func Run(name string, asJSON bool, stdout, stderr io.Writer, run func(out io.Writer) (Summary, error)) int {
 	out := stdout
 	if asJSON {
 		out = stderr
 	}
-	s, err := play(out)
+	s, err := run(out)
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
 		return 1
@@ -42,16 +42,16 @@ func Run(name string, asJSON bool, stdout, stderr io.Writer, play func(out io.Wr
 	return 0
 }
 
-// goroutinesEnd is how long Goroutines waits for goroutines that have been stopped and are about to
+// goroutinesTimeout is how long Goroutines waits for goroutines that have been stopped and are about to
 // return.
-const goroutinesEnd = time.Minute
+const goroutinesTimeout = time.Minute
 
 // Goroutines returns how many more goroutines there are than before. It waits up to a minute for
 // the difference to become 0.
-func Goroutines(before int) (leaked int) { return moreThan(before, runtime.NumGoroutine) }
+func Goroutines(before int) (leaked int) { return waitForCount(before, runtime.NumGoroutine) }
 
-func moreThan(before int, count func() int) (leaked int) {
-	for end := time.Now().Add(goroutinesEnd); ; time.Sleep(time.Millisecond) {
+func waitForCount(before int, count func() int) (leaked int) {
+	for end := time.Now().Add(goroutinesTimeout); ; time.Sleep(time.Millisecond) {
 		leaked = max(0, count()-before)
 		if leaked == 0 || time.Now().After(end) {
 			return leaked

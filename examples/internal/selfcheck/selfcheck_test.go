@@ -89,7 +89,7 @@ func TestShared(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() {
 			for n := range each {
-				p.Say("said %d", n)
+				p.Printf("said %d", n)
 			}
 		})
 		both.Go(func() {
@@ -116,12 +116,12 @@ func TestGoroutines(t *testing.T) {
 		count := func() int { return int(n.Load()) }
 		n.Store(8)
 		began := time.Now()
-		require.Equal(t, 1, moreThan(7, count))
-		require.Greater(t, time.Since(began), goroutinesEnd)
-		time.AfterFunc(goroutinesEnd/2, func() { n.Store(7) })
+		require.Equal(t, 1, waitForCount(7, count))
+		require.Greater(t, time.Since(began), goroutinesTimeout)
+		time.AfterFunc(goroutinesTimeout/2, func() { n.Store(7) })
 		began = time.Now()
-		require.Zero(t, moreThan(7, count))
-		require.Equal(t, goroutinesEnd/2, time.Since(began).Round(time.Second/2))
+		require.Zero(t, waitForCount(7, count))
+		require.Equal(t, goroutinesTimeout/2, time.Since(began).Round(time.Second/2))
 	})
 	require.Zero(t, Goroutines(runtime.NumGoroutine()+100))
 }
@@ -181,7 +181,7 @@ func TestProgress(t *testing.T) {
 		var out bytes.Buffer
 		p := NewProgress(&out)
 		time.Sleep(1500 * time.Millisecond)
-		p.Say("%d nodes", 3)
+		p.Printf("%d nodes", 3)
 		stop := p.Bar(func() (float64, string) { panic("there is no terminal") })
 		stop()
 		require.Equal(t, "  1.50 s  3 nodes\n", out.String())
@@ -192,11 +192,11 @@ func TestProgress(t *testing.T) {
 		done := 0.0
 		stop = p.Bar(func() (float64, string) { done += 0.5; return done, "of it" })
 		time.Sleep(barPeriod / 2)
-		p.Say("a line")
+		p.Printf("a line")
 		time.Sleep(barPeriod)
 		stop()
 		stop()
-		p.Say("the last")
+		p.Printf("the last")
 		half, full := strings.Repeat("#", barWidth/2)+strings.Repeat(".", barWidth/2), strings.Repeat("#", barWidth)
 		require.Equal(t, "  1.50 s  ["+half+"] of it"+clearLine+"  1.60 s  a line\n"+
 			"  1.70 s  ["+full+"] of it"+clearLine+"  1.80 s  the last\n", out.String())

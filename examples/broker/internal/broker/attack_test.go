@@ -20,15 +20,15 @@ import (
 )
 
 // During an attack by unknown clients, another client's records are acknowledged and fetched in
-// order, each within Patience. The time itself depends on the machine, so it is only logged.
+// order, each within WaitLimit. The time itself depends on the machine, so it is only logged.
 func TestOthersAreServedDuringAnAttack(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]struct {
-		mount  func(a *attack)
-		stands func(s *Server) bool
+		start    func(a *attack)
+		inEffect func(s *Server) bool
 	}{
 		"malformed frames":                      {(*attack).malformed, func(s *Server) bool { return s.wire.Metrics.Refused.Load() > 0 }},
-		"large frames without an end":           {(*attack).unended, func(s *Server) bool { return s.wire.Usage().Inbound == s.cfg.Wire.MaxInboundSum }},
+		"large frames without an end":           {(*attack).incomplete, func(s *Server) bool { return s.wire.Usage().Inbound == s.cfg.Wire.MaxInboundSum }},
 		"answers that the client does not read": {(*attack).unread, func(s *Server) bool { return s.wire.Usage().Outbound >= s.cfg.Wire.MaxOutboundSum }},
 		"1000 connections, no request":          {(*attack).silent, func(s *Server) bool { return s.wire.Usage().Open == s.cfg.Wire.MaxConnections }},
 	} {
@@ -39,29 +39,29 @@ func TestOthersAreServedDuringAnAttack(t *testing.T) {
 				c.Wire.FrameTimeout, c.Wire.WriteTimeout = time.Hour, time.Hour // the attack lasts until the test ends
 			})
 			makeTopic(t, s, "t", 1)
-			a := &attack{ctx: kafkatest.Context(t), addr: s.Addr(), large: makeTopic(t, s, "large", 1), mounted: make(chan struct{})}
+			a := &attack{ctx: kafkatest.Context(t), addr: s.Addr(), large: makeTopic(t, s, "large", 1), started: make(chan struct{})}
 			require.Zero(t, produceTo(dial(t, s), a.large, 0, kafkatest.Batch([]string{strings.Repeat("x", 4<<20)})).ErrorCode)
 			c := other{t: t, cl: client(t, s, kgo.DefaultProduceTopic("t"), kgo.AllowIdempotentProduceCancellation(),
 				kgo.ConsumeTopics("t"), kgo.FetchMaxWait(100*time.Millisecond))}
 			c.roundTrip()
 
 			go func() {
-				defer close(a.mounted)
-				of.mount(a)
+				defer close(a.started)
+				of.start(a)
 			}()
 			t.Cleanup(a.end)
-			for mounting := true; mounting; {
+			for starting := true; starting; {
 				c.roundTrip()
 				select {
-				case <-a.mounted:
-					mounting = false
+				case <-a.started:
+					starting = false
 				default:
 				}
 			}
 			if a.refused != nil {
 				t.Logf("%d connections; no more: %v (are there enough open files?)", len(a.conns), a.refused)
 			}
-			require.Eventually(t, func() bool { return of.stands(s) }, kafkatest.Patience, time.Millisecond)
+			require.Eventually(t, func() bool { return of.inEffect(s) }, kafkatest.WaitLimit, time.Millisecond)
 			for range 100 {
 				c.roundTrip()
 			}
@@ -83,7 +83,7 @@ type other struct {
 
 func (o *other) roundTrip() {
 	o.t.Helper()
-	ctx, cancel := context.WithTimeout(o.t.Context(), kafkatest.Patience)
+	ctx, cancel := context.WithTimeout(o.t.Context(), kafkatest.WaitLimit)
 	defer cancel()
 	begun, value := time.Now(), fmt.Sprint(len(o.took))
 	require.NoError(o.t, o.cl.ProduceSync(ctx, kgo.StringRecord(value)).FirstErr())
@@ -102,8 +102,8 @@ type attack struct {
 	ctx     context.Context // ends the attack
 	addr    string
 	large   *meta.Topic   // has a record of 4 MB
-	mounted chan struct{} // closed when all connections have been made
-	conns   []net.Conn    // used only by the attacker until mounted is closed, as is refused
+	started chan struct{} // closed when all connections have been made
+	conns   []net.Conn    // used only by the attacker until started is closed, as is refused
 	refused error         // why another connection failed: most likely too few file descriptors
 }
 
@@ -121,7 +121,7 @@ func (a *attack) dial(sent []byte) {
 		return
 	}
 	a.conns = append(a.conns, nc)
-	_ = nc.SetDeadline(time.Now().Add(kafkatest.Patience))
+	_ = nc.SetDeadline(time.Now().Add(kafkatest.WaitLimit))
 	_, _ = nc.Write(sent) // the broker may have closed the connection
 }
 
@@ -133,7 +133,7 @@ func (a *attack) hangUp(n int) {
 }
 
 func (a *attack) end() {
-	<-a.mounted
+	<-a.started
 	a.hangUp(len(a.conns))
 }
 
@@ -151,8 +151,8 @@ func (a *attack) malformed() {
 	}
 }
 
-// unended sends only the beginnings of frames of the maximum size.
-func (a *attack) unended() {
+// incomplete sends only the beginnings of frames of the maximum size.
+func (a *attack) incomplete() {
 	begun := append(binary.BigEndian.AppendUint32(nil, 16<<20), make([]byte, 64)...)
 	for range 64 {
 		a.dial(begun)

@@ -96,7 +96,7 @@ func TestKgoLongPoll(t *testing.T) {
 	select {
 	case fetches := <-polled:
 		require.Equal(t, 1, fetches.NumRecords())
-	case <-time.After(kafkatest.Patience):
+	case <-time.After(kafkatest.WaitLimit):
 		t.Fatal("the poll was not woken")
 	}
 	consumer.Close()

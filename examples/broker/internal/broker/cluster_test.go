@@ -40,8 +40,8 @@ func TestReplicasHoldTheSame(t *testing.T) {
 // acks=all waits for all replicas, for its whole timeout if necessary; acks=1 does not wait. A
 // consumer sees only records that all replicas have.
 func TestProduceWaitsForReplicas(t *testing.T) {
-	virtually(t, func(t *testing.T) {
-		c := startBrokers(t, 3, inMemory, patient)
+	inVirtualTime(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, longReplicaLag)
 		topic := startTopic(t, c, meta.TopicSpec{})
 		lead := leader(c, topic)
 		conn, consumer := dial(t, lead.Server()), dial(t, lead.Server())
@@ -72,17 +72,17 @@ func TestProduceWaitsForReplicas(t *testing.T) {
 // A lagging follower delays produces until it leaves the in-sync set. It rejoins the set when it
 // has caught up.
 func TestInSyncSetShrinksAndGrows(t *testing.T) {
-	virtually(t, func(t *testing.T) {
-		c := startBrokers(t, 3, inMemory, quickToDrop)
+	inVirtualTime(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, shortReplicaLag)
 		topic := startTopic(t, c, meta.TopicSpec{Settings: meta.Settings{MinISR: 1}}) // if the machine stalls, the third replica lags, too
 		lead := leader(c, topic)
 		lost := c.Nodes[(lead.ID+1)%3]
 		conn := dial(t, lead.Server())
 		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
 		isolate(c, lost)
-		require.Zero(t, producedPartOf(conn.Call(acks(-1, kafkatest.Patience, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"b"}))))).ErrorCode)
+		require.Zero(t, producedPartOf(conn.Call(acks(-1, kafkatest.WaitLimit, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"b"}))))).ErrorCode)
 		require.NotContains(t, isr(c, topic), lost.ID)
-		require.Eventually(t, func() bool { return len(isr(c, topic)) == 2 }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return len(isr(c, topic)) == 2 }, kafkatest.WaitLimit, time.Millisecond)
 		require.NotContains(t, isr(c, topic), lost.ID)
 		rejoin(c, lost)
 		whole(t, c)
@@ -93,16 +93,16 @@ func TestInSyncSetShrinksAndGrows(t *testing.T) {
 // With fewer in-sync replicas than the topic requires, acks=all is refused. A produce that was
 // waiting when there became too few is told that its records are in the log.
 func TestTooFewInSync(t *testing.T) {
-	virtually(t, func(t *testing.T) {
-		c := startBrokers(t, 3, inMemory, patient, func(c *Config) { c.ReplicaLag = 5 * time.Second }) // the machine may stall
+	inVirtualTime(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, longReplicaLag, func(c *Config) { c.ReplicaLag = 5 * time.Second }) // the machine may stall
 		topic := startTopic(t, c, meta.TopicSpec{Settings: meta.Settings{MinISR: 2}})
 		lead := leader(c, topic)
 		conn := dial(t, lead.Server())
 		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
 		isolate(c, lead)
-		waited := conn.Call(acks(-1, kafkatest.Patience, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"b"}))))
+		waited := conn.Call(acks(-1, kafkatest.WaitLimit, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"b"}))))
 		kafkatest.RequireCode(t, kerr.NotEnoughReplicasAfterAppend, producedPartOf(waited).ErrorCode)
-		require.Eventually(t, func() bool { return len(isr(c, topic)) == 1 }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return len(isr(c, topic)) == 1 }, kafkatest.WaitLimit, time.Millisecond)
 		kafkatest.RequireCode(t, kerr.NotEnoughReplicas, produceTo(conn, topic, 0, kafkatest.Batch([]string{"c"})).ErrorCode)
 		require.Zero(t, producedPartOf(conn.Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"d"}))))).ErrorCode)
 		rejoin(c, lead)
@@ -112,8 +112,8 @@ func TestTooFewInSync(t *testing.T) {
 }
 
 func TestEpochsOfClients(t *testing.T) {
-	virtually(t, func(t *testing.T) {
-		c := startBrokers(t, 3, inMemory, patient)
+	inVirtualTime(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, longReplicaLag)
 		topic := startTopic(t, c, meta.TopicSpec{})
 		old := leader(c, topic)
 		require.Zero(t, produceTo(dial(t, old.Server()), topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
@@ -156,8 +156,8 @@ func TestNonFollowersDoNotFollow(t *testing.T) {
 
 // A deletion is answered when every live replica has carried it out; dead replicas do not delay it.
 func TestDeleteRecords(t *testing.T) {
-	virtually(t, func(t *testing.T) {
-		c := startBrokers(t, 3, inMemory, patient)
+	inVirtualTime(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, longReplicaLag)
 		topic := startTopic(t, c, meta.TopicSpec{})
 		lead := leader(c, topic)
 		conn := dial(t, lead.Server())
@@ -167,9 +167,9 @@ func TestDeleteRecords(t *testing.T) {
 		for range 4 {
 			require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"x", "y"})).ErrorCode)
 		}
-		kafkatest.RequireCode(t, kerr.OffsetOutOfRange, del(9, kafkatest.Patience).ErrorCode)
-		kafkatest.RequireCode(t, kerr.OffsetOutOfRange, del(-2, kafkatest.Patience).ErrorCode)
-		got := del(3, kafkatest.Patience)
+		kafkatest.RequireCode(t, kerr.OffsetOutOfRange, del(9, kafkatest.WaitLimit).ErrorCode)
+		kafkatest.RequireCode(t, kerr.OffsetOutOfRange, del(-2, kafkatest.WaitLimit).ErrorCode)
+		got := del(3, kafkatest.WaitLimit)
 		require.Zero(t, got.ErrorCode)
 		require.Equal(t, int64(3), got.LowWatermark)
 		for _, s := range c.running() {
@@ -186,22 +186,22 @@ func TestDeleteRecords(t *testing.T) {
 		kafkatest.RequireCode(t, kerr.RequestTimedOut, del(5, timeout).ErrorCode)
 		require.GreaterOrEqual(t, time.Since(begun), timeout)
 		go func() { _ = kill(c, cut) }()
-		got = del(-1, kafkatest.Patience)
+		got = del(-1, kafkatest.WaitLimit)
 		require.Zero(t, got.ErrorCode)
 		require.Equal(t, int64(8), got.LowWatermark)
 		rejoin(c, cut)
-		require.Eventually(t, func() bool { return cut.Server() == nil }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return cut.Server() == nil }, kafkatest.WaitLimit, time.Millisecond)
 		require.NoError(t, cut.Start())
 		whole(t, c)
-		require.Eventually(t, func() bool { return replicaOf(cut.Server(), topic, 0).Offsets().Batches == 0 }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return replicaOf(cut.Server(), topic, 0).Offsets().Batches == 0 }, kafkatest.WaitLimit, time.Millisecond)
 	})
 }
 
 // A follower that returns after the leader has deleted records it still needed starts over at the
 // leader's log start.
 func TestFollowerStartsAgain(t *testing.T) {
-	virtually(t, func(t *testing.T) {
-		c := startBrokers(t, 3, inMemory, patient)
+	inVirtualTime(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, longReplicaLag)
 		topic := startTopic(t, c, meta.TopicSpec{Settings: meta.Settings{Retention: 4000}})
 		lead := leader(c, topic)
 		away := c.Nodes[(lead.ID+1)%3]
@@ -209,7 +209,7 @@ func TestFollowerStartsAgain(t *testing.T) {
 		require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{"a"})).ErrorCode)
 		require.NoError(t, kill(c, away))
 		for i := range 200 {
-			require.Zero(t, producedPartOf(conn.Call(acks(-1, kafkatest.Patience, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{fmt.Sprintf("%0100d", i)}))))).ErrorCode)
+			require.Zero(t, producedPartOf(conn.Call(acks(-1, kafkatest.WaitLimit, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{fmt.Sprintf("%0100d", i)}))))).ErrorCode)
 		}
 		require.NoError(t, away.Start())
 		whole(t, c)
@@ -233,7 +233,7 @@ func TestOffsetsTopicIsTheCoordinators(t *testing.T) {
 
 	c := dial(t, s)
 	kafkatest.RequireCode(t, kerr.InvalidTopicException, produceTo(c, topic, 0, kafkatest.Batch([]string{"forged"})).ErrorCode)
-	del := c.Call(deleteRecordsRequest(topic, 0, -1, kafkatest.Patience)).(*kmsg.DeleteRecordsResponse)
+	del := c.Call(deleteRecordsRequest(topic, 0, -1, kafkatest.WaitLimit)).(*kmsg.DeleteRecordsResponse)
 	kafkatest.RequireCode(t, kerr.PolicyViolation, del.Topics[0].Partitions[0].ErrorCode)
 	drop := kmsg.NewPtrDeleteTopicsRequest()
 	drop.Version, drop.TopicNames = 5, []string{meta.OffsetsTopic}
@@ -241,7 +241,7 @@ func TestOffsetsTopicIsTheCoordinators(t *testing.T) {
 
 	p := replicaOf(s, topic, 0)
 	for range 20 {
-		s.replicate(p, 0, log.NewBatch(time.Now(), []log.Record{{Key: []byte("key"), Value: make([]byte, 100)}}), kafkatest.Patience, func(_ int64, err *kerr.Error) { require.Nil(t, err) })
+		s.replicate(p, 0, log.NewBatch(time.Now(), []log.Record{{Key: []byte("key"), Value: make([]byte, 100)}}), kafkatest.WaitLimit, func(_ int64, err *kerr.Error) { require.Nil(t, err) })
 	}
 	s.partitions.LimitSum(s.cfg.MaxLogSum)
 	require.Zero(t, p.Offsets().Start)

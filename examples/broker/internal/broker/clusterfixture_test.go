@@ -15,14 +15,14 @@ import (
 
 // Cluster tests run three brokers, and cut, freeze and kill them.
 
-// quickToDrop makes leaders remove lagging followers soon, and the controller fence no broker.
-func quickToDrop(c *Config) { patient(c); c.ReplicaLag = 300 * time.Millisecond }
+// shortReplicaLag makes leaders remove lagging followers soon, and the controller fence no broker.
+func shortReplicaLag(c *Config) { longReplicaLag(c); c.ReplicaLag = 300 * time.Millisecond }
 
-// patient disables the detection of lagging and dead brokers, so that a busy machine that stalls
+// longReplicaLag disables the detection of lagging and dead brokers, so that a busy machine that stalls
 // for seconds causes no failure.
-func patient(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = time.Hour, time.Hour }
+func longReplicaLag(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = time.Hour, time.Hour }
 
-// returning is less patient: a broker that the test has fenced notices and registers again within a
+// returning has a shorter lag: a broker that the test has fenced notices and registers again within a
 // second, and is back in sync two seconds later.
 func returning(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = 8*time.Second, 8*time.Second }
 
@@ -93,7 +93,7 @@ func requireSame(t *testing.T, c *Cluster, topic *meta.Topic) [][]byte {
 			all = append(all, batches)
 		}
 		return true
-	}, kafkatest.Patience, 5*time.Millisecond, "replicas differ")
+	}, kafkatest.WaitLimit, 5*time.Millisecond, "replicas differ")
 	return all[0]
 }
 
@@ -117,7 +117,7 @@ func producedPartOf(resp kmsg.Response) kmsg.ProduceResponseTopicPartition {
 // not count.
 func parkedFor(t *testing.T, s *Server, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.Queued() == n }, kafkatest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Queued() == n }, kafkatest.WaitLimit, time.Millisecond)
 }
 
 func fetchAll(c *kafkatest.Conn, topic *meta.Topic) [][]byte {

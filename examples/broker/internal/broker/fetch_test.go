@@ -35,7 +35,7 @@ func TestFetchWakesOnAppend(t *testing.T) {
 }
 
 func TestFetchExpiresAtMaxWait(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		s := startBroker(t, inMemory)
 		topic := makeTopic(t, s, "t", 1)
 		c := dial(t, s)
@@ -281,7 +281,7 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	require.NoError(t, c.NC.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
 	_, err := c.R.Peek(1)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	require.NoError(t, c.NC.SetReadDeadline(time.Now().Add(kafkatest.Patience)))
+	require.NoError(t, c.NC.SetReadDeadline(time.Now().Add(kafkatest.WaitLimit)))
 	// The produce behind the fetch completes it. If the broker did not read it while the fetch is
 	// parked, this would wait forever.
 	c.Send(fetch, produce, fetch, quiet)
@@ -374,7 +374,7 @@ func TestShutdownAnswersParkedRequests(t *testing.T) {
 
 // A client that does not read cannot delay a shutdown beyond its context.
 func TestShutdownIsBounded(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		s := startBroker(t, inMemory)
 		topic := makeTopic(t, s, "t", 1)
 		c := dial(t, s)
@@ -383,7 +383,7 @@ func TestShutdownIsBounded(t *testing.T) {
 		for range 16 { // more than the kernel buffers
 			c.Send(fetch)
 		}
-		require.Eventually(t, func() bool { return s.wire.Usage().Outbound > 0 }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return s.wire.Usage().Outbound > 0 }, kafkatest.WaitLimit, time.Millisecond)
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(t, s.Shutdown(ctx), context.DeadlineExceeded)

@@ -148,10 +148,10 @@ func requireSurvives(t *testing.T, s *Server, data []byte) {
 	// their own.
 	require.Eventually(t, func() bool {
 		return s.fetches.Len()+s.produces.Len()+s.deletes.Len()+s.topicChanges.Len() == 0
-	}, kafkatest.Patience, 100*time.Microsecond)
+	}, kafkatest.WaitLimit, 100*time.Microsecond)
 }
 
 func fuzzDone(t testing.TB, c *Cluster) {
 	require.NoError(t, c.Shutdown(context.Background()))
-	requireNothingLeft(t, c.Nodes[0].History()[0])
+	requireEmpty(t, c.Nodes[0].History()[0])
 }

@@ -91,7 +91,7 @@ func requireShares(t *testing.T, shares map[*groupClient]int) {
 			}
 		}
 		return true
-	}, kafkatest.Patience, time.Millisecond, "shares of the partitions")
+	}, kafkatest.WaitLimit, time.Millisecond, "shares of the partitions")
 }
 
 func produceValues(t *testing.T, s *Server, from, to int) {
@@ -120,7 +120,7 @@ func requireSeen(t *testing.T, n int, members ...*groupClient) {
 			m.mu.Unlock()
 		}
 		return len(all) == n
-	}, kafkatest.Patience, time.Millisecond, "records that no member has received")
+	}, kafkatest.WaitLimit, time.Millisecond, "records that no member has received")
 }
 
 func TestKgoGroup(t *testing.T) {
@@ -166,8 +166,8 @@ func ended(at []*Server, kind string) uint64 {
 	return o.Completed + o.Expired + o.Cancelled + o.Closed + o.Failed
 }
 
-// rounds counts the completed rebalances.
-func rounds(s *Server) uint64 { return ended([]*Server{s}, "join") }
+// pollRounds counts the completed rebalances.
+func pollRounds(s *Server) uint64 { return ended([]*Server{s}, "join") }
 
 func TestKgoStaticMember(t *testing.T) {
 	t.Parallel()
@@ -179,14 +179,14 @@ func TestKgoStaticMember(t *testing.T) {
 	requireShares(t, map[*groupClient]int{a: 4})
 	b := newGroupClient(t, s, kgo.InstanceID("b"))
 	requireShares(t, map[*groupClient]int{a: 2, b: 2})
-	before := rounds(s)
+	before := pollRounds(s)
 	for range 3 {
 		b.stopPolling()
 		b.Close() // a static member does not send LeaveGroup
 		b = newGroupClient(t, s, kgo.InstanceID("b"))
 		requireShares(t, map[*groupClient]int{a: 2, b: 2})
 	}
-	require.Equal(t, before, rounds(s), "a restart made a rebalance")
+	require.Equal(t, before, pollRounds(s), "a restart made a rebalance")
 	produceValues(t, s, 0, 100)
 	requireSeen(t, 100, a, b)
 }
@@ -210,7 +210,7 @@ func TestKgoSessionTimeout(t *testing.T) {
 // the same member ids and generation.
 func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 	t.Parallel()
-	cl := startBrokers(t, 3, shortDelay, patient)
+	cl := startBrokers(t, 3, shortDelay, longReplicaLag)
 	s := coordinatorOf(t, cl, "g")
 	other := cl.Nodes[(s.id+1)%3].Server()
 	makeTopic(t, other, "t", 4)
@@ -237,7 +237,7 @@ func TestKgoGroupSurvivesItsCoordinator(t *testing.T) {
 	produceValues(t, other, 500, 1000)
 	requireSeen(t, 1000, a, b)
 	// The coordinator may be any of the others: it may move once more if the machine stalls.
-	require.Eventually(t, func() bool { return ended(others, "heartbeat") >= heartbeats+6 }, kafkatest.Patience, time.Millisecond, "heartbeats")
+	require.Eventually(t, func() bool { return ended(others, "heartbeat") >= heartbeats+6 }, kafkatest.WaitLimit, time.Millisecond, "heartbeats")
 	for m, id := range map[*groupClient]string{a: memberA, b: memberB} {
 		gotID, got := m.GroupMetadata()
 		require.Equal(t, id, gotID)

@@ -40,7 +40,7 @@ func coordinatorOf(t *testing.T, c *Cluster, group string) *Server {
 			return d.Groups[0].ErrorCode == 0
 		}
 		return false
-	}, kafkatest.Patience, 10*time.Millisecond, "no coordinator")
+	}, kafkatest.WaitLimit, 10*time.Millisecond, "no coordinator")
 	return found
 }
 
@@ -65,7 +65,7 @@ func TestEachCoordinatorLoads(t *testing.T) {
 			}
 		}
 		return true
-	}, kafkatest.Patience, 50*time.Millisecond)
+	}, kafkatest.WaitLimit, 50*time.Millisecond)
 }
 
 func TestFindCoordinator(t *testing.T) {
@@ -161,7 +161,7 @@ func TestGroupRequestsInEveryVersion(t *testing.T) {
 // A connection's buffer is reused for the next request, so the coordinator must copy the data it
 // keeps.
 func TestGroupsCopyTheirData(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cl := startBrokers(t, 1, inMemory, func(c *Config) { c.Groups.InitialRebalanceDelay = 2 * time.Second }) // long enough for all three
 		s := cl.Nodes[0].Server()
 		coordinatorOf(t, cl, "g")
@@ -196,7 +196,7 @@ func TestGroupsCopyTheirData(t *testing.T) {
 // The log of a new coordinator ends in a commit that not all in-sync replicas have. The coordinator
 // does not return it until they do.
 func TestNothingIsLoadedThatCouldBeLost(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cl := startBrokers(t, 3, inMemory, func(c *Config) { c.Meta.OffsetsPartitions, c.ReplicaLag = 1, time.Hour })
 		makeTopic(t, cl.Nodes[0].Server(), "t", 1)
 		s := coordinatorOf(t, cl, "g")
@@ -210,12 +210,12 @@ func TestNothingIsLoadedThatCouldBeLost(t *testing.T) {
 		c.Send(kafkatest.Commit("g", -1, "", 10))
 		next := cl.Nodes[second].Server()
 		p := next.local(meta.PartitionKey{Topic: s.offsetsTopicID(), Index: 0})
-		require.Eventually(t, func() bool { _, end := p.Records(0); return end == 1 }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { _, end := p.Records(0); return end == 1 }, kafkatest.WaitLimit, time.Millisecond)
 		require.NoError(t, cl.Nodes[first].Stop(kafkatest.Context(t)))
 		require.Eventually(t, func() bool {
 			a := dial(t, next).Call(kafkatest.OffsetFetch(7, "g", 0)).(*kmsg.OffsetFetchResponse)
 			return a.ErrorCode != kerr.NotCoordinator.Code
-		}, kafkatest.Patience, time.Millisecond)
+		}, kafkatest.WaitLimit, time.Millisecond)
 		for range 10 {
 			a := dial(t, next).Call(kafkatest.OffsetFetch(7, "g", 0)).(*kmsg.OffsetFetchResponse)
 			kafkatest.RequireCode(t, kerr.CoordinatorLoadInProgress, a.ErrorCode)
@@ -224,7 +224,7 @@ func TestNothingIsLoadedThatCouldBeLost(t *testing.T) {
 		require.Eventually(t, func() bool {
 			a := dial(t, next).Call(kafkatest.OffsetFetch(7, "g", 0)).(*kmsg.OffsetFetchResponse)
 			return a.ErrorCode == 0 && a.Topics[0].Partitions[0].Offset == 10
-		}, kafkatest.Patience, 10*time.Millisecond)
+		}, kafkatest.WaitLimit, 10*time.Millisecond)
 		cl.Links.Heal(first, third)
 	})
 }
@@ -232,7 +232,7 @@ func TestNothingIsLoadedThatCouldBeLost(t *testing.T) {
 // An offsets log stays short, at the leader and the followers, and is correct after every move,
 // even if its live records exceed the limit of uncommitted bytes.
 func TestOffsetsSurviveMoves(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		cl := startBrokers(t, 3, inMemory, shortDelay, func(c *Config) {
 			c.Groups.OffsetsCompactBytes, c.Groups.MaxBatch = 20_000, 1000
 			c.Replica.MaxUncommitted = 4000
@@ -266,7 +266,7 @@ func TestOffsetsSurviveMoves(t *testing.T) {
 			}
 			key := meta.PartitionKey{Topic: s.offsetsTopicID(), Index: 0}
 			for _, other := range cl.running() {
-				require.Eventually(t, func() bool { return other.local(key).Offsets().Bytes < 150_000 }, kafkatest.Patience, time.Millisecond,
+				require.Eventually(t, func() bool { return other.local(key).Offsets().Bytes < 150_000 }, kafkatest.WaitLimit, time.Millisecond,
 					"broker %d keeps %d bytes", other.id, other.local(key).Offsets().Bytes)
 			}
 			if move%2 == 0 {
@@ -289,7 +289,7 @@ func TestStoppedCoordinatorAnswersParkedMembers(t *testing.T) {
 	c := dial(t, s)
 	join := kafkatest.Join(3, "g", "", kafkatest.WithRebalance(time.Hour))
 	c.Send(join)
-	require.Eventually(t, func() bool { return s.Waiting()["join"] == 1 }, kafkatest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Waiting()["join"] == 1 }, kafkatest.WaitLimit, time.Millisecond)
 	require.NoError(t, cl.Nodes[s.id].Stop(kafkatest.Context(t)))
 	kafkatest.RequireCode(t, kerr.NotCoordinator, c.Receive(join).(*kmsg.JoinGroupResponse).ErrorCode)
 	require.NotEqual(t, s.id, coordinatorOf(t, cl, "g").id)

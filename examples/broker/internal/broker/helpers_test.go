@@ -22,9 +22,9 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
-// virtually runs a test in virtual time; its brokers must be inMemory. It does not work with a kgo
+// inVirtualTime runs a test in virtual time; its brokers must be inMemory. It does not work with a kgo
 // client, which holds mutexes while it waits for the network.
-func virtually(t *testing.T, test func(t *testing.T)) {
+func inVirtualTime(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, test)
@@ -47,16 +47,16 @@ func startBrokers(t *testing.T, n int, change ...func(*Config)) *Cluster {
 	pprof.SetGoroutineLabels(labels)
 	c := runBrokers(t, n, nil, change...)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), kafkatest.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), kafkatest.WaitLimit)
 		defer cancel()
 		require.NoError(t, c.Shutdown(ctx))
 		for _, n := range c.Nodes {
 			for _, s := range n.History() {
-				requireNothingLeft(t, s)
+				requireEmpty(t, s)
 			}
 		}
 		pprof.SetGoroutineLabels(context.Background())
-		require.Eventually(t, func() bool { return labelled(t.Name()) == 0 }, kafkatest.Patience, time.Millisecond,
+		require.Eventually(t, func() bool { return labelled(t.Name()) == 0 }, kafkatest.WaitLimit, time.Millisecond,
 			"goroutines left of this test")
 	})
 	return c
@@ -99,10 +99,10 @@ func (c *Cluster) running() (list []*Server) {
 // whole waits until Cluster.Healthy reports true.
 func whole(t *testing.T, c *Cluster) {
 	t.Helper()
-	require.Eventually(t, c.Healthy, kafkatest.Patience, 5*time.Millisecond, "the cluster does not become whole")
+	require.Eventually(t, c.Healthy, kafkatest.WaitLimit, 5*time.Millisecond, "the cluster does not become whole")
 }
 
-func requireNothingLeft(t testing.TB, s *Server) {
+func requireEmpty(t testing.TB, s *Server) {
 	require.Zero(t, s.metrics.Panics.Load()+s.wire.Metrics.Panics.Load(), "panics")
 	require.Zero(t, s.metrics.LostCommitted.Load(), "committed records cut off")
 	for _, st := range s.purgatoryStats() {
@@ -114,7 +114,7 @@ func requireNothingLeft(t testing.TB, s *Server) {
 
 func shutdown(t *testing.T, s *Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), kafkatest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), kafkatest.WaitLimit)
 	defer cancel()
 	require.NoError(t, s.Shutdown(ctx))
 }
@@ -142,7 +142,7 @@ func makeTopic(t testing.TB, s *Server, name string, partitions int32) *meta.Top
 	t.Helper()
 	made, err := s.Controller.Create(name, meta.TopicSpec{Partitions: partitions, Replication: -1}, false)
 	require.Nil(t, err)
-	require.Eventually(t, func() bool { return s.image().ByID[made.ID] != nil }, kafkatest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.image().ByID[made.ID] != nil }, kafkatest.WaitLimit, time.Millisecond)
 	return made
 }
 
@@ -164,6 +164,6 @@ func produceTo(c *kafkatest.Conn, topic *meta.Topic, partition int32, batch []by
 // parked waits until n fetches are parked.
 func parked(t *testing.T, s *Server, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return s.fetches.Len() == n }, kafkatest.Patience, time.Millisecond,
+	require.Eventually(t, func() bool { return s.fetches.Len() == n }, kafkatest.WaitLimit, time.Millisecond,
 		"parked fetches")
 }

@@ -111,7 +111,7 @@ func TestSlowFramesAreCutOff(t *testing.T) {
 }
 
 func TestIdleConnectionsAreClosed(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		s := startBroker(t, inMemory, func(c *Config) { c.Wire.IdleTimeout = 2 * time.Second })
 		topic := makeTopic(t, s, "t", 1)
 		waiting, idle := dial(t, s), dial(t, s)
@@ -145,7 +145,7 @@ func TestUnansweredConnectionIsReset(t *testing.T) {
 			answered.Call(kmsg.NewPtrApiVersionsRequest())
 			asks := dial(t, s)
 			asks.Write([]byte{0, 0, 0, 99, 0}) // an unfinished frame
-			require.Eventually(t, func() bool { return s.wire.Metrics.Connections.Load() == 3 }, kafkatest.Patience, time.Millisecond)
+			require.Eventually(t, func() bool { return s.wire.Metrics.Connections.Load() == 3 }, kafkatest.WaitLimit, time.Millisecond)
 			require.NoError(t, end.of(s))
 			for _, c := range []*kafkatest.Conn{silent, asks} {
 				_, err := c.R.ReadByte()
@@ -159,7 +159,7 @@ func TestUnansweredConnectionIsReset(t *testing.T) {
 
 // A client that never reads is disconnected, and its fetches are removed.
 func TestSlowReadersAreCutOff(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		s := startBroker(t, inMemory, func(c *Config) { c.Wire.WriteTimeout = 200 * time.Millisecond })
 		topic := makeTopic(t, s, "t", 1)
 		c := dial(t, s)
@@ -167,10 +167,10 @@ func TestSlowReadersAreCutOff(t *testing.T) {
 		fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, 8<<20, kafkatest.At(0, 0, 8<<20))
 		requests := slices.Repeat([]kmsg.Request{fetch}, 16)
 		c.Send(append(requests, kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 1, kafkatest.Plenty)))...)
-		require.Eventually(t, func() bool { return s.wire.Metrics.Answers.Load() >= 1 }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return s.wire.Metrics.Answers.Load() >= 1 }, kafkatest.WaitLimit, time.Millisecond)
 		require.Eventually(t, func() bool {
 			return s.wire.Usage().Open == 0
-		}, kafkatest.Patience, time.Millisecond)
+		}, kafkatest.WaitLimit, time.Millisecond)
 		require.Zero(t, s.wire.Usage().Outbound)
 		parked(t, s, 0)
 	})
@@ -196,7 +196,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	parked(t, s, 2)
 	d := dial(t, s)
 	d.Send(versions)
-	require.Eventually(t, func() bool { return s.wire.Metrics.Connections.Load() == 4 }, kafkatest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.wire.Metrics.Connections.Load() == 4 }, kafkatest.WaitLimit, time.Millisecond)
 	require.Equal(t, 2, s.wire.Usage().Open)
 	require.NoError(t, a.NC.Close())
 	d.Receive(versions)
@@ -257,17 +257,17 @@ func TestQueuedBytesAreBounded(t *testing.T) {
 		flood[i] = dial(t, s)
 		flood[i].Send(large)
 	}
-	require.Eventually(t, func() bool { return s.wire.Metrics.Refused.Load() > 0 }, kafkatest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.wire.Metrics.Refused.Load() > 0 }, kafkatest.WaitLimit, time.Millisecond)
 	require.LessOrEqual(t, s.wire.Usage().Queued, int64(1<<20))
 	for _, c := range flood {
 		require.NoError(t, c.NC.Close())
 	}
-	require.Eventually(t, func() bool { return s.wire.Usage().Queued == 0 }, kafkatest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.wire.Usage().Queued == 0 }, kafkatest.WaitLimit, time.Millisecond)
 	dial(t, s).Call(kmsg.NewPtrApiVersionsRequest())
 }
 
 func TestInboundBytesAreBounded(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		s := startBroker(t, inMemory, func(c *Config) {
 			c.Wire.MaxInboundSum, c.Wire.MaxFrame, c.Wire.FrameTimeout = 1<<20, 1<<20, 3*time.Second
 		})
@@ -277,7 +277,7 @@ func TestInboundBytesAreBounded(t *testing.T) {
 		hog.Write(append(binary.BigEndian.AppendUint32(nil, 1<<20), make([]byte, 100)...))
 		require.Eventually(t, func() bool {
 			return s.wire.Usage().Inbound == 1<<20
-		}, kafkatest.Patience, time.Millisecond)
+		}, kafkatest.WaitLimit, time.Millisecond)
 		small := dial(t, s)
 		require.Zero(t, produceTo(small, topic, 0, kafkatest.Batch([]string{"small frames need no room"})).ErrorCode)
 		hog.Closed()

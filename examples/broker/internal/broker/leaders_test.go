@@ -16,8 +16,8 @@ import (
 // docs/lessons.md, purgatory 10 (KAFKA-2960, 9198): a change of leaders at once completes
 // operations that wait for the old leader.
 func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
-	virtually(t, func(t *testing.T) {
-		c := startBrokers(t, 3, inMemory, patient)
+	inVirtualTime(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, longReplicaLag)
 		topic := startTopic(t, c, meta.TopicSpec{})
 		lead := leader(c, topic)
 		producer, consumer := dial(t, lead.Server()), dial(t, lead.Server())
@@ -26,7 +26,7 @@ func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
 		fetch := kafkatest.Fetch(12, topic, kafkatest.ForEver, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty))
 		producer.Send(produce)
 		consumer.Send(fetch)
-		require.Eventually(t, func() bool { return lead.Server().produces.Len() == 1 }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return lead.Server().produces.Len() == 1 }, kafkatest.WaitLimit, time.Millisecond)
 		parkedFor(t, lead.Server(), 2)
 
 		fenced(c, lead)
@@ -41,7 +41,7 @@ func TestLossOfLeadershipAnswersAtOnce(t *testing.T) {
 // A leader that was cut off has records that no other replica has. The next leader's log diverges,
 // and the old leader truncates its log and follows. KIP-101.
 func TestFollowerCutsItsLogBack(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, returning)
 		topic := startTopic(t, c, meta.TopicSpec{})
 		old := leader(c, topic)
@@ -53,9 +53,9 @@ func TestFollowerCutsItsLogBack(t *testing.T) {
 			require.Zero(t, producedPartOf(conn.Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{v}))))).ErrorCode)
 		}
 		fenced(c, old) // its next heartbeat makes it register again, as a follower
-		require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.WaitLimit, time.Millisecond)
 		now := leader(c, topic)
-		require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.WaitLimit, time.Millisecond)
 		conn = dial(t, now.Server())
 		for _, v := range []string{"b", "c", "d", "e"} { // more than the old leader has: its next fetch offset is in range
 			require.Zero(t, produceTo(conn, topic, 0, kafkatest.Batch([]string{v})).ErrorCode)
@@ -70,17 +70,17 @@ func TestFollowerCutsItsLogBack(t *testing.T) {
 // A killed leader's acknowledged records survive. A batch that is sent again to the next leader,
 // because its answer was lost, is stored once.
 func TestKilledLeader(t *testing.T) {
-	virtually(t, func(t *testing.T) {
-		c := startBrokers(t, 3, inMemory, patient)
+	inVirtualTime(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, longReplicaLag)
 		topic := startTopic(t, c, meta.TopicSpec{})
 		old := leader(c, topic)
 		batch := kafkatest.Batch([]string{"a", "b"}, kafkatest.From(7, 0, 0))
 		first := produceTo(dial(t, old.Server()), topic, 0, batch)
 		require.Zero(t, first.ErrorCode)
 		require.NoError(t, kill(c, old))
-		require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return leader(c, topic) != old }, kafkatest.WaitLimit, time.Millisecond)
 		now := leader(c, topic)
-		require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.WaitLimit, time.Millisecond)
 		conn := dial(t, now.Server())
 		again := produceTo(conn, topic, 0, batch)
 		require.Zero(t, again.ErrorCode)
@@ -94,7 +94,7 @@ func TestKilledLeader(t *testing.T) {
 
 // A leader that was frozen until it was fenced does no harm when it wakes.
 func TestFrozenLeader(t *testing.T) {
-	virtually(t, func(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
 		c := startBrokers(t, 3, inMemory, returning)
 		topic := startTopic(t, c, meta.TopicSpec{})
 		old := leader(c, topic)
@@ -106,7 +106,7 @@ func TestFrozenLeader(t *testing.T) {
 		fenced(c, old)
 		require.NotEqual(t, old, leader(c, topic))
 		now := leader(c, topic)
-		require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return replicaOf(now.Server(), topic, 0).Leads(-1) == nil }, kafkatest.WaitLimit, time.Millisecond)
 		require.Zero(t, produceTo(dial(t, now.Server()), topic, 0, kafkatest.Batch([]string{"b"})).ErrorCode)
 		old.Gate.Resume()
 		code := producedPartOf(conn.Receive(produce)).ErrorCode
@@ -123,13 +123,13 @@ func TestFrozenLeader(t *testing.T) {
 
 // The partition waits for its last in-sync replica: no other replica leads without its records.
 func TestNoUncleanElection(t *testing.T) {
-	virtually(t, func(t *testing.T) {
-		c := startBrokers(t, 3, inMemory, quickToDrop)
+	inVirtualTime(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, shortReplicaLag)
 		topic := startTopic(t, c, meta.TopicSpec{Settings: meta.Settings{MinISR: 1}})
 		last := leader(c, topic)
 		isolate(c, last)
 		require.Zero(t, producedPartOf(dial(t, last.Server()).Call(acks(1, 0, kafkatest.Produce(9, topic, 0, kafkatest.Batch([]string{"x"}))))).ErrorCode)
-		require.Eventually(t, func() bool { return len(isr(c, topic)) == 1 }, kafkatest.Patience, time.Millisecond)
+		require.Eventually(t, func() bool { return len(isr(c, topic)) == 1 }, kafkatest.WaitLimit, time.Millisecond)
 		require.NoError(t, kill(c, last))
 		_, a := c.Controller.Image().Assignment(meta.PartitionKey{Topic: topic.ID, Index: 0})
 		require.EqualValues(t, meta.NoLeader, a.Leader)
@@ -167,7 +167,7 @@ func TestLostAndRegainedLeadership(t *testing.T) {
 // partition gets its own result.
 func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
 	t.Parallel()
-	c := startBrokers(t, 3, patient)
+	c := startBrokers(t, 3, longReplicaLag)
 	topic, err := c.Controller.Create("t", meta.TopicSpec{Replicas: [][]int32{{0, 1}, {0, 2}}}, false)
 	require.Nil(t, err)
 	whole(t, c)
@@ -180,7 +180,7 @@ func TestProduceOutlivesOneOfItsLeaders(t *testing.T) {
 	produce.Topics[0].Partitions = append(produce.Topics[0].Partitions, other)
 	conn := dial(t, s)
 	conn.Send(produce)
-	require.Eventually(t, func() bool { return s.produces.Len() == 1 }, kafkatest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.produces.Len() == 1 }, kafkatest.WaitLimit, time.Millisecond)
 
 	a := topic.Partitions[0]
 	a.Leader, a.Epoch, a.Version = 1, a.Epoch+1, a.Version+1

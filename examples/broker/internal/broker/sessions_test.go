@@ -130,7 +130,7 @@ func TestSessionNamesChangedPartitions(t *testing.T) {
 	require.Empty(t, c.next(10*time.Millisecond, kafkatest.At(3, 1, kafkatest.Plenty)))
 
 	// A new log start is reported, but completes no fetch.
-	require.Zero(t, producer.Call(deleteRecordsRequest(topic, 3, 1, kafkatest.Patience)).(*kmsg.DeleteRecordsResponse).Topics[0].Partitions[0].ErrorCode)
+	require.Zero(t, producer.Call(deleteRecordsRequest(topic, 3, 1, kafkatest.WaitLimit)).(*kmsg.DeleteRecordsResponse).Topics[0].Partitions[0].ErrorCode)
 	got = c.next(10 * time.Millisecond)
 	require.Len(t, got, 1)
 	require.Empty(t, got[3].RecordBatches)
@@ -317,7 +317,7 @@ func TestSessionLosesNothing(t *testing.T) {
 	var at [partitions]int64
 	var wants []kafkatest.Want
 	for seen := int64(0); seen < records; {
-		req := c.fetch(kafkatest.Patience, wants...)
+		req := c.fetch(kafkatest.WaitLimit, wants...)
 		req.MaxBytes = 1 + rng.Int32N(500)
 		wants = nil
 		got := c.take(c.Call(req))

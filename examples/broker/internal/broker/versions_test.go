@@ -100,7 +100,7 @@ func TestEveryAdvertisedVersion(t *testing.T) {
 					require.Zero(t, resp.ErrorCode)
 					require.Positive(t, resp.ProducerID)
 				case int16(kmsg.DeleteRecords):
-					req := deleteRecordsRequest(topic, 0, 0, kafkatest.Patience)
+					req := deleteRecordsRequest(topic, 0, 0, kafkatest.WaitLimit)
 					req.Version = v
 					require.Zero(t, c.Call(req).(*kmsg.DeleteRecordsResponse).Topics[0].Partitions[0].ErrorCode)
 				case int16(kmsg.OffsetForLeaderEpoch):

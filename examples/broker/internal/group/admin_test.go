@@ -13,7 +13,7 @@ import (
 
 func TestDescribeGroups(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, _ := b.stableGroup("stable", 2)
 		b.commit("empty", 0, 1)
 		b.send(kafkatest.Join(9, "preparing", b.newID("preparing")))
@@ -44,7 +44,7 @@ func TestDescribeGroups(t *testing.T) {
 
 func TestListGroups(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		b.stableGroup("stable", 1)
 		b.commit("empty", 0, 1)
 		list := func(q *kmsg.ListGroupsRequest) (ids []string) {
@@ -68,7 +68,7 @@ func TestListGroups(t *testing.T) {
 
 func TestDeleteGroups(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, _ := b.stableGroup("stable", 1)
 		b.commit("empty", 0, 1)
 		b.commit("empty", 1, 2)
@@ -95,7 +95,7 @@ func TestDeleteGroups(t *testing.T) {
 // them are in flight at once.
 func TestDeleteGroupsDuringCommits(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		b.log.held = true
 		b.commit("g", 0, 1)
 		deletion := b.send(kafkatest.DeleteGroups("g"))
@@ -124,7 +124,7 @@ func TestDeleteGroupsDuringCommits(t *testing.T) {
 // A member joins while the tombstones are in flight.
 func TestJoinDuringADeletion(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		b.commit("g", 0, 1)
 		b.log.held = true
 		deletion := b.send(kafkatest.DeleteGroups("g"))

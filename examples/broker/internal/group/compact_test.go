@@ -13,7 +13,7 @@ import (
 )
 
 // compact commits until the log has been compacted, and requires that it was.
-func (b *bench) compact() {
+func (b *fixture) compact() {
 	b.t.Helper()
 	b.commit("other", 0, 0)
 	begin := b.log.batches[0].base
@@ -30,11 +30,11 @@ func (b *bench) compact() {
 // know them, whether the log is compacted in between or not.
 func TestCompactionDuringRebalanceKeepsTheMembers(t *testing.T) {
 	t.Parallel()
-	for name, rebalance := range map[string]func(b *bench, ids []string){
-		"joining": func(b *bench, ids []string) {
+	for name, rebalance := range map[string]func(b *fixture, ids []string){
+		"joining": func(b *fixture, ids []string) {
 			b.send(kafkatest.Join(9, "g", ids[0])).requireParked()
 		},
-		"syncing": func(b *bench, ids []string) {
+		"syncing": func(b *fixture, ids []string) {
 			first, second := b.send(kafkatest.Join(9, "g", ids[0])), b.send(kafkatest.Join(9, "g", ids[1]))
 			answered[*kmsg.JoinGroupResponse](first)
 			answered[*kmsg.JoinGroupResponse](second)
@@ -43,7 +43,7 @@ func TestCompactionDuringRebalanceKeepsTheMembers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBench(t, func(b *bench) {
+			withFixture(t, func(b *fixture) {
 				ids, generation := b.stableGroup("g", 2)
 				kafkatest.RequireCode(t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.send(kafkatest.Commit("g", generation, ids[0], 7)))))
 				rebalance(b, ids)
@@ -65,10 +65,10 @@ func TestCompactionDuringRebalanceKeepsTheMembers(t *testing.T) {
 // A group that has never had an assignment has no record, compacted or not.
 func TestCompactionDuringTheFirstRebalance(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		join := b.send(kafkatest.Join(3, "g", ""))
 		b.compact()
-		b.pass(b.co.cfg.InitialRebalanceDelay + 2*benchTick)
+		b.pass(b.co.cfg.InitialRebalanceDelay + 2*fixtureTick)
 		first := answered[*kmsg.JoinGroupResponse](join)
 		b.compact()
 		b.move(2)
@@ -77,7 +77,7 @@ func TestCompactionDuringTheFirstRebalance(t *testing.T) {
 }
 
 // blockWrites makes the queue of writes wait at a snapshot, which waits for commits.
-func (b *bench) blockWrites() {
+func (b *fixture) blockWrites() {
 	b.t.Helper()
 	b.log.held = true
 	for n := range int64(1000) {
@@ -89,7 +89,7 @@ func (b *bench) blockWrites() {
 	require.Fail(b.t, "no snapshot is due")
 }
 
-func (b *bench) queued() []*write {
+func (b *fixture) queued() []*write {
 	s := b.co.ledShards()[0]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (b *bench) queued() []*write {
 }
 
 // unblockWrites completes all queued writes.
-func (b *bench) unblockWrites() {
+func (b *fixture) unblockWrites() {
 	for b.log.waits() > 0 {
 		b.log.release(0, nil)
 	}
@@ -109,7 +109,7 @@ func (b *bench) unblockWrites() {
 // fill the memory.
 func TestGroupHasOneRecordInTheQueue(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, _, generation := b.staticGroup(3)
 		b.blockWrites()
 		var back, gone *sent
@@ -142,15 +142,15 @@ func TestGroupHasOneRecordInTheQueue(t *testing.T) {
 // The record has the group's latest state, and the members that wait for it are answered.
 func TestGroupGoesOnWhileItsRecordIsQueued(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]func(b *bench, ids []string, generation int32){
-		"all members leave": func(b *bench, ids []string, generation int32) {
+	for name, test := range map[string]func(b *fixture, ids []string, generation int32){
+		"all members leave": func(b *fixture, ids []string, generation int32) {
 			answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", ids...)))
 			b.unblockWrites()
 			b.move(2)
 			b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, ids[0])
 			require.Equal(b.t, int64(1), b.co.groups.Load(), "there is nothing left to know about it")
 		},
-		"all members leave, and another joins": func(b *bench, ids []string, generation int32) {
+		"all members leave, and another joins": func(b *fixture, ids []string, generation int32) {
 			b.send(kafkatest.Commit("g", generation, ids[0], 7)).requireParked() // so that the group is kept
 			answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", ids...)))
 			b.send(kafkatest.Join(3, "g", "")).requireParked()
@@ -161,14 +161,14 @@ func TestGroupGoesOnWhileItsRecordIsQueued(t *testing.T) {
 			_, next := b.stableGroup("g", 1)
 			require.Equal(b.t, generation+2, next, "the empty one was one, too")
 		},
-		"all members leave, and another gets all partitions": func(b *bench, ids []string, generation int32) {
+		"all members leave, and another gets all partitions": func(b *fixture, ids []string, generation int32) {
 			b.send(kafkatest.Commit("g", generation, ids[0], 7)).requireParked()
 			answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", ids...)))
 			join := b.send(kafkatest.Join(3, "g", ""))
 			for len(b.queued()) > 0 {
 				b.log.release(0, nil)
 			}
-			b.pass(b.co.cfg.InitialRebalanceDelay + 2*benchTick)
+			b.pass(b.co.cfg.InitialRebalanceDelay + 2*fixtureTick)
 			a := answered[*kmsg.JoinGroupResponse](join)
 			sync := b.send(kafkatest.Sync("g", a.Generation, a.MemberID, a.MemberID))
 			for b.log.waits() > 1 {
@@ -180,7 +180,7 @@ func TestGroupGoesOnWhileItsRecordIsQueued(t *testing.T) {
 			b.move(2)
 			b.requireHeartbeat(nil, "g", a.Generation, a.MemberID)
 		},
-		"the next generation": func(b *bench, ids []string, generation int32) {
+		"the next generation": func(b *fixture, ids []string, generation int32) {
 			answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", ids[1])))
 			join := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", ids[0])))
 			require.Equal(b.t, generation+1, join.Generation)
@@ -192,7 +192,7 @@ func TestGroupGoesOnWhileItsRecordIsQueued(t *testing.T) {
 			b.requireHeartbeat(nil, "g", generation+1, ids[0])
 			b.requireHeartbeat(kerr.UnknownMemberID, "g", generation+1, ids[1])
 		},
-		"the next generation, and one joins": func(b *bench, ids []string, generation int32) {
+		"the next generation, and one joins": func(b *fixture, ids []string, generation int32) {
 			joins := []*sent{b.send(kafkatest.Join(9, "g", ids[0])), b.send(kafkatest.Join(9, "g", ids[1]))}
 			for _, s := range joins {
 				require.Equal(b.t, generation+1, answered[*kmsg.JoinGroupResponse](s).Generation)
@@ -210,7 +210,7 @@ func TestGroupGoesOnWhileItsRecordIsQueued(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBench(t, func(b *bench) {
+			withFixture(t, func(b *fixture) {
 				ids, generation := b.stableGroup("g", 2)
 				b.blockWrites()
 				test(b, ids, generation)
@@ -220,7 +220,7 @@ func TestGroupGoesOnWhileItsRecordIsQueued(t *testing.T) {
 }
 
 // commitMany commits the same offset for a hundred partitions, with metadata: 30 KB.
-func (b *bench) commitMany(offset int64) *sent {
+func (b *fixture) commitMany(offset int64) *sent {
 	q := kafkatest.Commit("g", -1, "", offset)
 	for p := range int32(99) {
 		kafkatest.AddCommit(q, "t", p+1, offset, strings.Repeat("m", 250))
@@ -228,7 +228,7 @@ func (b *bench) commitMany(offset int64) *sent {
 	return b.send(q)
 }
 
-func (b *bench) logSize() (sum int) {
+func (b *fixture) logSize() (sum int) {
 	for _, raw := range b.log.live() {
 		sum += len(raw)
 	}
@@ -239,7 +239,7 @@ func (b *bench) logSize() (sum int) {
 // compacted nevertheless, one batch at a time.
 func TestSnapshotBeyondTheUncommittedLimit(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		b.log.held, b.log.most = true, 10_000
 		for n := range int64(20) {
 			commit := b.commitMany(n)
@@ -261,7 +261,7 @@ func TestSnapshotBeyondTheUncommittedLimit(t *testing.T) {
 // all of it in the log.
 func TestSnapshotThatBreaksOff(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		answered[*kmsg.OffsetCommitResponse](b.commitMany(1))
 		b.move(2) // counts the writes so far as growth
 		b.log.held = true
@@ -293,7 +293,7 @@ func TestSnapshotThatBreaksOff(t *testing.T) {
 // The leader epoch ends during a write of several batches: its done function is called once.
 func TestMoveDuringAWriteOfSeveralBatches(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		b.log.held = true
 		commit := b.commitMany(1)
 		b.log.release(0, nil)

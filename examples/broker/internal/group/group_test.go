@@ -14,7 +14,7 @@ import (
 
 func TestGroupForms(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		var joins []*sent
 		for range 3 {
 			joins = append(joins, b.send(kafkatest.Join(9, "g", b.newID("g"))))
@@ -70,7 +70,7 @@ func TestFirstJoinWaitsForOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBench(t, func(b *bench) {
+			withFixture(t, func(b *fixture) {
 				begun := time.Now()
 				joins := []*sent{b.send(kafkatest.Join(3, "g", "", kafkatest.WithRebalance(test.rebalance)))}
 				for _, at := range test.joins {
@@ -81,7 +81,7 @@ func TestFirstJoinWaitsForOthers(t *testing.T) {
 				for _, s := range joins {
 					s.requireParked()
 				}
-				b.pass(2 * benchTick)
+				b.pass(2 * fixtureTick)
 				for _, s := range joins {
 					a := answered[*kmsg.JoinGroupResponse](s)
 					kafkatest.RequireCode(t, nil, a.ErrorCode)
@@ -95,7 +95,7 @@ func TestFirstJoinWaitsForOthers(t *testing.T) {
 // All members leave before the first round ends.
 func TestFirstJoinsLeave(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		id := b.newID("g")
 		join := b.send(kafkatest.Join(9, "g", id))
 		join.requireParked()
@@ -108,7 +108,7 @@ func TestFirstJoinsLeave(t *testing.T) {
 
 func TestNoDelayForTheFirstJoin(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		a := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(3, "g", "")))
 		kafkatest.RequireCode(t, nil, a.ErrorCode)
 		require.Equal(t, a.MemberID, a.LeaderID)
@@ -119,7 +119,7 @@ func TestNoDelayForTheFirstJoin(t *testing.T) {
 // A new member makes the others join again. The round ends with the last join, before its timeout.
 func TestRebalanceWhenAMemberComes(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, generation := b.stableGroup("g", 2)
 		fresh := b.send(kafkatest.Join(9, "g", b.newID("g")))
 		fresh.requireParked()
@@ -140,7 +140,7 @@ func TestRebalanceWhenAMemberComes(t *testing.T) {
 
 func TestRebalanceWhenAMemberLeaves(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, generation := b.stableGroup("g", 3)
 		a := answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", ids[0], "stranger")))
 		kafkatest.RequireCode(t, nil, a.ErrorCode)
@@ -161,7 +161,7 @@ func TestRebalanceWhenAMemberLeaves(t *testing.T) {
 // A round that waits for the last member to join must notice that it leaves instead.
 func TestTheLastOneMissingLeaves(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, _ := b.stableGroup("g", 2)
 		again := b.send(kafkatest.Join(9, "g", ids[0]))
 		again.requireParked()
@@ -172,7 +172,7 @@ func TestTheLastOneMissingLeaves(t *testing.T) {
 
 func TestRebalanceTimeoutDropsMembersThatDoNotJoin(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		// The longest of the members' timeouts is used.
 		var joins []*sent
 		for range 5 {
@@ -194,7 +194,7 @@ func TestRebalanceTimeoutDropsMembersThatDoNotJoin(t *testing.T) {
 			s.requireParked()
 		}
 		b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, silent)
-		b.pass(2 * benchTick)
+		b.pass(2 * fixtureTick)
 		a := answered[*kmsg.JoinGroupResponse](again[0])
 		kafkatest.RequireCode(t, nil, a.ErrorCode)
 		require.Equal(t, generation+1, a.Generation)
@@ -207,7 +207,7 @@ func TestRebalanceTimeoutDropsMembersThatDoNotJoin(t *testing.T) {
 
 func TestSyncTimeoutDropsMembersThatDoNotSync(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		joins := []*sent{b.send(kafkatest.Join(3, "g", "")), b.send(kafkatest.Join(3, "g", ""))}
 		b.pass(time.Second)
 		leader := answered[*kmsg.JoinGroupResponse](joins[0])
@@ -221,7 +221,7 @@ func TestSyncTimeoutDropsMembersThatDoNotSync(t *testing.T) {
 		// The member sends heartbeats, but never asks for its assignment.
 		b.pass(9 * time.Second)
 		b.requireHeartbeat(nil, "g", 1, silent.MemberID)
-		b.pass(time.Second + 2*benchTick)
+		b.pass(time.Second + 2*fixtureTick)
 		b.requireHeartbeat(kerr.UnknownMemberID, "g", 1, silent.MemberID)
 		b.requireHeartbeat(kerr.RebalanceInProgress, "g", 1, leader.MemberID)
 		require.Equal(t, uint64(1), b.co.syncs.Stats().Expired)
@@ -231,7 +231,7 @@ func TestSyncTimeoutDropsMembersThatDoNotSync(t *testing.T) {
 // The leader never syncs: the others, whose syncs are parked, are told to join again.
 func TestSyncTimeoutOfTheLeader(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		joins := []*sent{b.send(kafkatest.Join(3, "g", "")), b.send(kafkatest.Join(3, "g", ""))}
 		b.pass(time.Second)
 		follower := answered[*kmsg.JoinGroupResponse](joins[0])
@@ -250,7 +250,7 @@ func TestSyncTimeoutOfTheLeader(t *testing.T) {
 
 func TestSyncIsCancelledByTheNextRound(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		joins := []*sent{b.send(kafkatest.Join(3, "g", "")), b.send(kafkatest.Join(3, "g", ""))}
 		b.pass(time.Second)
 		follower := answered[*kmsg.JoinGroupResponse](joins[0])

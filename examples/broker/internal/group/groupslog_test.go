@@ -15,14 +15,14 @@ import (
 )
 
 // move ends this leader epoch, and begins another one, which reads the log.
-func (b *bench) move(epoch int32) {
+func (b *fixture) move(epoch int32) {
 	b.t.Helper()
 	b.co.Resign(0, epoch)
 	b.lead(epoch)
 }
 
 // assignment returns the assignment that a member of a stable group is sent.
-func (b *bench) assignment(group string, generation int32, id string) string {
+func (b *fixture) assignment(group string, generation int32, id string) string {
 	b.t.Helper()
 	a := answered[*kmsg.SyncGroupResponse](b.send(kafkatest.Sync(group, generation, id)))
 	kafkatest.RequireCode(b.t, nil, a.ErrorCode)
@@ -33,7 +33,7 @@ func (b *bench) assignment(group string, generation int32, id string) string {
 // rejoins.
 func TestMoveKeepsTheMembers(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, generation := b.stableGroup("g", 3)
 		kafkatest.RequireCode(t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.send(kafkatest.Commit("g", generation, ids[0], 7)))))
 		before := answered[*kmsg.DescribeGroupsResponse](b.send(kafkatest.DescribeGroups("g")))
@@ -60,7 +60,7 @@ func TestMoveKeepsTheMembers(t *testing.T) {
 			b.requireHeartbeat(nil, "g", generation, id)
 		}
 		require.Equal(t, stateStable, b.state("g"))
-		b.pass(session/2 + 2*benchTick)
+		b.pass(session/2 + 2*fixtureTick)
 		require.Equal(t, statePreparing, b.state("g"))
 		again, next := b.syncAll("g", []*sent{b.send(kafkatest.Join(3, "g", ids[0])), b.send(kafkatest.Join(3, "g", ids[1]))})
 		require.ElementsMatch(t, ids[:2], again)
@@ -73,7 +73,7 @@ func TestMoveKeepsTheMembers(t *testing.T) {
 // one, although both have read the same members.
 func TestSessionsOutliveTheLoadOfAnEarlierEpoch(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, generation := b.stableGroup("g", 3)
 		session := b.group("g").members[ids[0]].session
 		known := make(chan struct{}) // closed when the second leader epoch has ended
@@ -93,7 +93,7 @@ func TestSessionsOutliveTheLoadOfAnEarlierEpoch(t *testing.T) {
 		for _, id := range ids {
 			b.requireHeartbeat(nil, "g", generation, id)
 		}
-		b.pass(session + 2*benchTick)
+		b.pass(session + 2*fixtureTick)
 		require.Zero(t, b.co.groups.Load(), "its members were not heard of")
 	})
 }
@@ -102,7 +102,7 @@ func TestSessionsOutliveTheLoadOfAnEarlierEpoch(t *testing.T) {
 // end before it opens.
 func TestHeartbeatBeforeTheSessionsBegin(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, generation := b.stableGroup("g", 2)
 		b.co.Resign(0, 2)
 		s := b.shard(2)
@@ -129,7 +129,7 @@ func TestHeartbeatBeforeTheSessionsBegin(t *testing.T) {
 // otherwise.
 func TestAssignmentIsReplicatedFirst(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		join := func(id string) *kmsg.JoinGroupResponse {
 			s := b.send(kafkatest.Join(3, "g", id))
 			b.pass(b.co.cfg.InitialRebalanceDelay + 2*time.Millisecond)
@@ -179,7 +179,7 @@ func TestAssignmentIsReplicatedFirst(t *testing.T) {
 // A group without members has none after a move either, and its generations continue.
 func TestMoveOfAnEmptyGroup(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, generation := b.stableGroup("g", 2)
 		kafkatest.RequireCode(t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.send(kafkatest.Commit("g", generation, ids[0], 7)))))
 		answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", ids...)))
@@ -209,7 +209,7 @@ func TestMoveOfAnEmptyGroup(t *testing.T) {
 // again.
 func TestMoveDuringARebalance(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, generation := b.stableGroup("g", 2)
 		third := b.send(kafkatest.Join(3, "g", ""))
 		third.requireParked()
@@ -228,7 +228,7 @@ func TestMoveDuringARebalance(t *testing.T) {
 // new id.
 func TestMoveAfterATakeOverAndASnapshot(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, _, generation := b.staticGroup(2)
 		back := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b"))))
 		kafkatest.RequireCode(t, nil, back.ErrorCode)
@@ -251,7 +251,7 @@ func TestMoveAfterATakeOverAndASnapshot(t *testing.T) {
 // as for a join, and each slot is used once.
 func TestRestoredMembersAreAsThoseThatJoin(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ofMember := func(id, instance string, session, rebalance time.Duration) kmsg.GroupMetadataValueMember {
 			m := kmsg.NewGroupMetadataValueMember()
 			m.MemberID, m.SessionTimeoutMillis, m.RebalanceTimeoutMillis = id, int32(session.Milliseconds()), int32(rebalance.Milliseconds())
@@ -298,7 +298,7 @@ func groupRecord(generation int32, members ...kmsg.GroupMetadataValueMember) (ke
 }
 
 // restore begins a leader epoch whose log has one record.
-func (b *bench) restore(key, value []byte) {
+func (b *fixture) restore(key, value []byte) {
 	b.t.Helper()
 	b.co.Resign(0, 2)
 	s := b.shard(2)
@@ -321,7 +321,7 @@ func FuzzGroupRecord(f *testing.F) {
 	f.Add(encodeGroupKey("g"), []byte("\x00\x04\x01....\x00\x00........\x01\xff\xff\xff\xff\x0f")) // four billion tags
 	f.Add(encodeOffsetKey("g", offsetKey{"t", 1}), []byte{0, 3})
 	f.Fuzz(func(t *testing.T, key, value []byte) {
-		inBench(t, func(b *bench) {
+		withFixture(t, func(b *fixture) {
 			b.restore(key, value)
 			b.pass(b.co.cfg.MaxSession + b.co.cfg.MaxRebalance)
 			require.Zero(t, b.co.sessions.Len())
@@ -336,7 +336,7 @@ func FuzzGroupRecord(f *testing.F) {
 // assignments, unless they ask for more.
 func TestRejoinAfterMoreWasRestoredThanThereIsRoomFor(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, generation := b.stableGroup("g", 2)
 		b.co.Resign(0, 2)
 		b.co.memberBytes.limit = memberOverhead // another broker's limit was higher, or other groups use most of it

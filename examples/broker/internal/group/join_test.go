@@ -15,7 +15,7 @@ import (
 // The answer to a repeated join depends on its changes.
 func TestJoinAgain(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, generation := b.stableGroup("g", 2)
 		leader, follower := ids[0], ids[1]
 
@@ -41,7 +41,7 @@ func TestJoinAgain(t *testing.T) {
 // answered, too.
 func TestSecondParkedRequest(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		id := b.newID("g")
 		first, second := b.send(kafkatest.Join(9, "g", id)), b.send(kafkatest.Join(9, "g", id))
 		kafkatest.RequireCode(t, kerr.RebalanceInProgress, answered[*kmsg.JoinGroupResponse](first).ErrorCode)
@@ -75,7 +75,7 @@ func TestProtocolIsChosenByVote(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBench(t, func(b *bench) {
+			withFixture(t, func(b *fixture) {
 				var s *sent
 				for _, names := range test.members {
 					s = b.send(kafkatest.Join(3, "g", "", kafkatest.WithProtocols(names...)))
@@ -89,7 +89,7 @@ func TestProtocolIsChosenByVote(t *testing.T) {
 
 func TestJoinIsRefused(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		b.stableGroup("full", 3)
 		b.stableGroup("g", 1)
 		for name, test := range map[string]struct {
@@ -124,7 +124,7 @@ func TestJoinIsRefused(t *testing.T) {
 
 func TestMembershipIsChecked(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, generation := b.stableGroup("g", 1)
 		other := "other"
 		protocol := func(q *kmsg.SyncGroupRequest) *kmsg.SyncGroupRequest { q.Protocol = &other; return q }
@@ -165,13 +165,13 @@ func TestMembershipIsChecked(t *testing.T) {
 // An id that was given out delays a round until it is used, or its session ends.
 func TestPromisedMember(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, _ := b.stableGroup("g", 1)
 		b.newID("g", kafkatest.WithSession(3*time.Second))
 		again := b.send(kafkatest.Join(9, "g", ids[0]))
 		b.pass(3*time.Second - 1)
 		again.requireParked()
-		b.pass(2 * benchTick)
+		b.pass(2 * fixtureTick)
 		b.syncAll("g", []*sent{again})
 
 		// The client returns the id.
@@ -184,7 +184,7 @@ func TestPromisedMember(t *testing.T) {
 		// A group that has only such an id is removed with it.
 		b.newID("nobody", kafkatest.WithSession(time.Second))
 		require.Equal(t, stateEmpty, b.state("nobody"))
-		b.pass(time.Second + 2*benchTick)
+		b.pass(time.Second + 2*fixtureTick)
 		require.Equal(t, int64(1), b.co.groups.Load())
 	})
 }

@@ -20,7 +20,7 @@ import (
 // (KAFKA-2960 and 9198 are cases where Kafka did not do that for other operations.)
 func TestMoveAnswersParkedMembers(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		joining := []*sent{b.send(kafkatest.Join(3, "joining", "")), b.send(kafkatest.Join(3, "joining", ""))}
 		first, second := b.send(kafkatest.Join(3, "syncing", "")), b.send(kafkatest.Join(3, "syncing", ""))
 		b.pass(2 * time.Second)
@@ -46,13 +46,13 @@ func TestMoveAnswersParkedMembers(t *testing.T) {
 		require.Equal(t, uint64(2), b.co.joins.Stats().Cancelled)
 		require.Equal(t, uint64(1), b.co.syncs.Stats().Cancelled)
 		require.Equal(t, uint64(5), b.heartbeats[purgatory.Closed].Load())
-		b.requireNothingLeft()
+		b.requireEmpty()
 	})
 }
 
 func TestShutdownAnswersParkedMembers(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		first, second := b.send(kafkatest.Join(3, "syncing", "")), b.send(kafkatest.Join(3, "syncing", ""))
 		b.pass(2 * time.Second)
 		leader, follower := answered[*kmsg.JoinGroupResponse](first), answered[*kmsg.JoinGroupResponse](second)
@@ -74,7 +74,7 @@ func TestShutdownAnswersParkedMembers(t *testing.T) {
 // away, because those calls are made without the group's lock.
 func TestLateWatch(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		join := b.send(kafkatest.Join(9, "g", b.newID("g")))
 		join.requireParked()
 		g, now := b.group("g"), time.Now()
@@ -101,7 +101,7 @@ func TestLateWatch(t *testing.T) {
 // A session that begins after its member was removed is not left behind.
 func TestLateSession(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, _ := b.stableGroup("g", 2)
 		g := b.group("g")
 		answered[*kmsg.LeaveGroupResponse](b.send(kafkatest.Leave("g", ids[1])))
@@ -113,7 +113,7 @@ func TestLateSession(t *testing.T) {
 // While the shard is being read, clients are asked to retry.
 func TestLoading(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		b.co.Resign(0, -1) // the topic was deleted
 		kafkatest.RequireCode(t, kerr.NotCoordinator, answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", ""))).ErrorCode)
 		s := b.shard(2)
@@ -139,20 +139,20 @@ func TestLoading(t *testing.T) {
 
 func TestGroupsAreBounded(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		for i := range 3 {
 			b.newID(fmt.Sprint(i), kafkatest.WithSession(time.Second))
 		}
 		kafkatest.RequireCode(t, kerr.GroupMaxSizeReached, answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "3", ""))).ErrorCode)
 		kafkatest.RequireCode(t, kerr.InvalidCommitOffsetSize, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.send(kafkatest.Commit("3", -1, "", 1)))))
-		b.pass(time.Second + 2*benchTick)
+		b.pass(time.Second + 2*fixtureTick)
 		b.newID("3")
 	}, func(c *Config) { c.MaxGroups = 3 })
 }
 
 func TestMemberBytesAreBounded(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		large := func(q *kmsg.JoinGroupRequest) { q.Protocols[0].Metadata = make([]byte, 3000) }
 		id := b.newID("g")
 		other := b.newID("g")
@@ -182,11 +182,11 @@ func TestMemberBytesAreBounded(t *testing.T) {
 // Members of a few groups join, leave and are late, while the coordinator moves away and back.
 // Requests parked in one group are completed by the goroutines of other groups' requests, of the
 // wheel and of the move; a lock held during one of those calls would deadlock here (KAFKA-5970,
-// 6042). Every request is answered once: sent.Answer panics on a second answer, and the bench
+// 6042). Every request is answered once: sent.Answer panics on a second answer, and the fixture
 // checks that each has one.
 func TestGroupsUnderContention(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *Config) {
+	b := newFixture(t, func(c *Config) {
 		c.InitialRebalanceDelay, c.MinSession = time.Millisecond, 5*time.Millisecond
 		c.OffsetsCompactBytes = 10_000
 	})
@@ -219,7 +219,7 @@ func TestGroupsUnderContention(t *testing.T) {
 	go func() { wg.Wait(); close(finished) }()
 	select {
 	case <-finished:
-	case <-time.After(kafkatest.Patience):
+	case <-time.After(kafkatest.WaitLimit):
 		t.Fatal("a standstill")
 	}
 	close(stop)
@@ -228,7 +228,7 @@ func TestGroupsUnderContention(t *testing.T) {
 	ctx := kafkatest.Context(t)
 	require.NoError(t, b.co.Shutdown(ctx))
 	for _, s := range b.all {
-		require.NotNil(t, s.got(), "%T is not answered", s.req)
+		require.NotNil(t, s.answer(), "%T is not answered", s.req)
 	}
 	require.Zero(t, b.co.groups.Load())
 	require.Zero(t, b.co.memberBytes.used.Load())
@@ -241,7 +241,7 @@ func TestGroupsUnderContention(t *testing.T) {
 
 // behave simulates a client: it joins, syncs, commits, stays for a while and leaves, or omits one
 // of these.
-func (b *bench) behave(rng *rand.Rand, group, name string) {
+func (b *fixture) behave(rng *rand.Rand, group, name string) {
 	ms := func(n int) time.Duration { return time.Duration(5+rng.IntN(n)) * time.Millisecond }
 	join := kafkatest.Join(int16(rng.IntN(2)*6+3), group, "", kafkatest.WithSession(ms(20)), kafkatest.WithRebalance(ms(20)))
 	if rng.IntN(4) == 0 {
@@ -279,12 +279,12 @@ func (b *bench) behave(rng *rand.Rand, group, name string) {
 // await blocks until a request is answered.
 func await(s *sent) kmsg.Response {
 	for {
-		if a := s.got(); a != nil {
+		if a := s.answer(); a != nil {
 			return a
 		}
 		select {
-		case <-s.wake:
-		case <-time.After(kafkatest.Patience):
+		case <-s.answered:
+		case <-time.After(kafkatest.WaitLimit):
 			panic(fmt.Sprintf("%T is not answered", s.req))
 		}
 	}

@@ -36,7 +36,7 @@ func TestNamesAreBounded(t *testing.T) {
 		for _, most := range []int{255, maxString - uniqueLen} {
 			t.Run(fmt.Sprint(what, " of ", most), func(t *testing.T) {
 				t.Parallel()
-				inBench(t, func(b *bench) {
+				withFixture(t, func(b *fixture) {
 					for _, n := range []int{most + 1, 40_000, 3 << 16} {
 						a := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", "", with(strings.Repeat("x", n)))))
 						kafkatest.RequireCode(t, kerr.InvalidRequest, a.ErrorCode)
@@ -46,7 +46,7 @@ func TestNamesAreBounded(t *testing.T) {
 						id := answered[*kmsg.JoinGroupResponse](join).MemberID
 						join = b.send(kafkatest.Join(9, "g", id, with(strings.Repeat("x", most))))
 					}
-					b.pass(b.co.cfg.InitialRebalanceDelay + 2*benchTick)
+					b.pass(b.co.cfg.InitialRebalanceDelay + 2*fixtureTick)
 					ids, generation := b.syncAll("g", []*sent{join})
 					b.move(2)
 					b.requireHeartbeat(nil, "g", generation, ids[0])

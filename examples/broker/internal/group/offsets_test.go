@@ -14,14 +14,14 @@ import (
 )
 
 // offset returns a group's committed offset of t's partition, -1 for none.
-func (b *bench) offset(group string, partition int32) int64 {
+func (b *fixture) offset(group string, partition int32) int64 {
 	b.t.Helper()
 	return b.offsets(group, partition)[partition]
 }
 
 // offsets returns a group's committed offsets, by partition.
-func (b *bench) offsets(group string, partitions ...int32) map[int32]int64 {
-	a := b.send(kafkatest.OffsetFetch(8, group, partitions...)).got().(*kmsg.OffsetFetchResponse)
+func (b *fixture) offsets(group string, partitions ...int32) map[int32]int64 {
+	a := b.send(kafkatest.OffsetFetch(8, group, partitions...)).answer().(*kmsg.OffsetFetchResponse)
 	kafkatest.RequireCode(b.t, nil, a.Groups[0].ErrorCode)
 	offsets := map[int32]int64{}
 	for _, p := range a.Groups[0].Topics[0].Partitions {
@@ -30,7 +30,7 @@ func (b *bench) offsets(group string, partitions ...int32) map[int32]int64 {
 	return offsets
 }
 
-func (b *bench) commit(group string, partition int32, offset int64) *sent {
+func (b *fixture) commit(group string, partition int32, offset int64) *sent {
 	q := kmsg.NewPtrOffsetCommitRequest()
 	q.Version, q.Group = 9, group
 	return b.send(kafkatest.AddCommit(q, "t", partition, offset, ""))
@@ -38,7 +38,7 @@ func (b *bench) commit(group string, partition int32, offset int64) *sent {
 
 func TestCommitIsVisibleOnceReplicated(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		b.log.held = true
 		first := b.commit("g", 0, 10)
 		first.requireParked()
@@ -58,7 +58,7 @@ func TestCommitIsVisibleOnceReplicated(t *testing.T) {
 // The order of the log counts, in whatever order commits complete.
 func TestCommitsEndInAnyOrder(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		b.log.held = true
 		b.commit("g", 0, 1)
 		b.commit("g", 0, 2)
@@ -73,7 +73,7 @@ func TestCommitsEndInAnyOrder(t *testing.T) {
 // come after one of the next owner of its partition.
 func TestCommitsAreWrittenInTheGroupsOrder(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		b.commit("g", 0, 1)
 		g := b.group("g")
 		hold := func(offset int64) (postpone func()) {
@@ -81,7 +81,7 @@ func TestCommitsAreWrittenInTheGroupsOrder(t *testing.T) {
 			q := s.req.(*kmsg.OffsetCommitRequest)
 			m := newCommit(b.co, q, s)
 			m.g = g
-			return g.hold(func(l *deferred) { require.Nil(t, g.commitLocked(q, m, l)) })
+			return g.changeHeld(func(l *deferred) { require.Nil(t, g.commitLocked(q, m, l)) })
 		}
 		first, second := hold(2), hold(3)
 		second()
@@ -92,7 +92,7 @@ func TestCommitsAreWrittenInTheGroupsOrder(t *testing.T) {
 
 func TestCommitErrorsOfTheLog(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		for is, want := range map[*kerr.Error]*kerr.Error{
 			kerr.NotLeaderForPartition:        kerr.NotCoordinator,
 			kerr.NotEnoughReplicas:            kerr.CoordinatorNotAvailable,
@@ -110,7 +110,7 @@ func TestCommitErrorsOfTheLog(t *testing.T) {
 
 func TestMembersThatMayCommit(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, generation := b.stableGroup("g", 1)
 		version := func(v int16, q *kmsg.OffsetCommitRequest) *kmsg.OffsetCommitRequest { q.Version = v; return q }
 		kafkatest.RequireCode(t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.commit("simple", 0, 1))))
@@ -151,7 +151,7 @@ func TestMembersThatMayCommit(t *testing.T) {
 // An error of one partition does not affect the others.
 func TestCommitOfSeveralPartitions(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		q := kmsg.NewPtrOffsetCommitRequest()
 		q.Version, q.Group = 9, "g"
 		kafkatest.AddCommit(q, "t", 0, 1, "m")
@@ -177,7 +177,7 @@ func TestCommitOfSeveralPartitions(t *testing.T) {
 
 func TestOffsetFetch(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		b.commit("g", 3, 33)
 		for version := int16(0); version <= 7; version++ {
 			a := answered[*kmsg.OffsetFetchResponse](b.send(kafkatest.OffsetFetch(version, "g", 3, 4, 3)))
@@ -212,7 +212,7 @@ func TestOffsetFetch(t *testing.T) {
 func TestOffsetsAreBounded(t *testing.T) {
 	t.Parallel()
 	size := offsetSize("g", "t", "")
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		for i := range int32(3) {
 			kafkatest.RequireCode(t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.commit("g", i, 1))))
 		}
@@ -230,7 +230,7 @@ func TestOffsetsAreBounded(t *testing.T) {
 // would undo one of them.
 func TestSnapshotDuringCommits(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		kafkatest.RequireCode(t, nil, kafkatest.CommitCode(answered[*kmsg.OffsetCommitResponse](b.commit("g", 0, 10))))
 		b.log.held = true
 		before := b.commit("g", 0, 20) // the log is long enough now: a snapshot is due
@@ -261,7 +261,7 @@ func TestSnapshotDuringCommits(t *testing.T) {
 // The log stays short, and a snapshot rewrites no more than was written since the last one.
 func TestCompactionKeepsTheLogShort(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		const live = 50
 		size := func() (n int) {
 			for _, raw := range b.log.live() {
@@ -305,7 +305,7 @@ func TestCompactionKeepsTheLogShort(t *testing.T) {
 // for all of it.
 func TestWritesKeepTheirOrder(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		s := b.co.ledShards()[0]
 		var order []string
 		done := func(name string) func(int64, *kerr.Error) {

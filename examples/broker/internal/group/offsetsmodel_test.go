@@ -19,7 +19,7 @@ import (
 // acknowledged, because the log may have it.
 type offsetsModel struct {
 	t      *testing.T
-	b      *bench
+	b      *fixture
 	events map[offsetsModelKey][]offsetsModelEvent
 	open   []offsetsModelRequest
 }
@@ -57,7 +57,7 @@ func (m *offsetsModel) visible(k offsetsModelKey, n int) int64 {
 func (m *offsetsModel) note() {
 	left := m.open[:0]
 	for _, r := range m.open {
-		a := r.sent.got()
+		a := r.sent.answer()
 		if a == nil {
 			left = append(left, r)
 			continue
@@ -124,7 +124,7 @@ func (m *offsetsModel) requireLoaded() {
 func TestOffsetsAgainstAModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
-		b := newBench(t, func(c *Config) {
+		b := newFixture(t, func(c *Config) {
 			c.OffsetsCompactBytes = 700
 			if seed%2 == 1 {
 				c.MaxBatch = 200 // bytes: a snapshot has several batches
@@ -143,7 +143,7 @@ func TestOffsetsAgainstAModel(t *testing.T) {
 	}
 }
 
-func runOffsetsModel(t *testing.T, b *bench, rng *rand.Rand) {
+func runOffsetsModel(t *testing.T, b *fixture, rng *rand.Rand) {
 	m := &offsetsModel{t: t, b: b, events: map[offsetsModelKey][]offsetsModelEvent{}}
 	committed := int64(0) // replicated end of the log: no truncation goes below it
 	epoch := int32(1)

@@ -13,7 +13,7 @@ import (
 
 // staticGroup returns a stable group of static members a, b, c, ..., as many as asked for, and
 // which of them leads.
-func (b *bench) staticGroup(members int, change ...func(*kmsg.JoinGroupRequest)) (byName map[string]string, leader string, generation int32) {
+func (b *fixture) staticGroup(members int, change ...func(*kmsg.JoinGroupRequest)) (byName map[string]string, leader string, generation int32) {
 	b.t.Helper()
 	var joins []*sent
 	for i := range members {
@@ -35,7 +35,7 @@ func (b *bench) staticGroup(members int, change ...func(*kmsg.JoinGroupRequest))
 
 func TestStaticMemberComesBack(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, leader, generation := b.staticGroup(2)
 		require.Equal(t, "a", leader, "the first that came")
 
@@ -75,7 +75,7 @@ func TestStaticMemberComesBack(t *testing.T) {
 // could fence a live member.
 func TestTakeOverIsReplicatedFirst(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, _, generation := b.staticGroup(2)
 		takeOver := func() *sent {
 			s := b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b")))
@@ -114,10 +114,10 @@ func TestTakeOverIsReplicatedFirst(t *testing.T) {
 // The new process's join counts for that round.
 func TestTakeOverThatIsNotReplicated(t *testing.T) {
 	t.Parallel()
-	for name, meanwhile := range map[string]func(b *bench){
-		"timed out":        func(b *bench) { b.log.release(0, kerr.RequestTimedOut) },
-		"too few replicas": func(b *bench) { b.log.release(0, kerr.NotEnoughReplicas) },
-		"a member goes": func(b *bench) {
+	for name, meanwhile := range map[string]func(b *fixture){
+		"timed out":        func(b *fixture) { b.log.release(0, kerr.RequestTimedOut) },
+		"too few replicas": func(b *fixture) { b.log.release(0, kerr.NotEnoughReplicas) },
+		"a member goes": func(b *fixture) {
 			leave := kafkatest.Leave("g", "")
 			leave.Members[0].InstanceID = kmsg.StringPtr("c")
 			kafkatest.RequireCode(b.t, nil, answered[*kmsg.LeaveGroupResponse](b.send(leave)).Members[0].ErrorCode)
@@ -126,7 +126,7 @@ func TestTakeOverThatIsNotReplicated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inBench(t, func(b *bench) {
+			withFixture(t, func(b *fixture) {
 				ids, _, generation := b.staticGroup(3)
 				b.log.held = true
 				back := b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b")))
@@ -150,7 +150,7 @@ func TestTakeOverThatIsNotReplicated(t *testing.T) {
 // The member leaves, or is dropped, before it is answered.
 func TestTakeOverIsGivenUp(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, _, _ := b.staticGroup(2)
 		b.log.held = true
 		back := b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b")))
@@ -168,14 +168,14 @@ func TestTakeOverIsGivenUp(t *testing.T) {
 // The session begins when the member comes back; the old session does not count.
 func TestSessionOfAStaticMemberThatComesBack(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, _, generation := b.staticGroup(2, kafkatest.WithSession(3*time.Second))
 		b.pass(2 * time.Second)
 		b.requireHeartbeat(nil, "g", generation, ids["a"])
 		back := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b"), kafkatest.WithSession(2*time.Second))))
 		b.pass(2*time.Second - 1)
 		b.requireHeartbeat(nil, "g", generation, ids["a"])
-		b.pass(2 * benchTick)
+		b.pass(2 * fixtureTick)
 		b.requireHeartbeat(kerr.RebalanceInProgress, "g", generation, ids["a"])
 		b.requireHeartbeat(kerr.UnknownMemberID, "g", generation, back.MemberID)
 	})
@@ -185,7 +185,7 @@ func TestSessionOfAStaticMemberThatComesBack(t *testing.T) {
 func TestStaticLeaderComesBack(t *testing.T) {
 	t.Parallel()
 	for version, skips := range map[int16]bool{8: false, 9: true} {
-		inBench(t, func(b *bench) {
+		withFixture(t, func(b *fixture) {
 			ids, leader, generation := b.staticGroup(2)
 			back := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(version, "g", "", kafkatest.WithInstance(leader))))
 			kafkatest.RequireCode(t, nil, back.ErrorCode)
@@ -206,7 +206,7 @@ func TestStaticLeaderComesBack(t *testing.T) {
 
 func TestStaticMemberComesBackWithAnotherProtocol(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, _, generation := b.staticGroup(2, kafkatest.WithProtocols("x", "y"))
 		join := b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b"), kafkatest.WithProtocols("y")))
 		join.requireParked()
@@ -220,7 +220,7 @@ func TestStaticMemberComesBackWithAnotherProtocol(t *testing.T) {
 // While the leader assigns, a new id would get no assignment.
 func TestStaticMemberComesBackDuringARebalance(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		joinA, joinB := b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("a"))), b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b")))
 		backB := b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b"))) // while joining
 		kafkatest.RequireCode(t, kerr.FencedInstanceID, answered[*kmsg.JoinGroupResponse](joinB).ErrorCode)
@@ -243,11 +243,11 @@ func TestStaticMemberComesBackDuringARebalance(t *testing.T) {
 // A static member that does not join again keeps its slot for its session.
 func TestStaticMemberIsMissingFromARound(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, leader, generation := b.staticGroup(2, kafkatest.WithSession(time.Minute))
 		require.Equal(t, "a", leader)
 		join := b.send(kafkatest.Join(9, "g", ids["b"], kafkatest.WithInstance("b"), kafkatest.WithSession(time.Minute), kafkatest.WithProtocols("range", "more")))
-		b.pass(10*time.Second + 2*benchTick)
+		b.pass(10*time.Second + 2*fixtureTick)
 		a := answered[*kmsg.JoinGroupResponse](join)
 		require.Equal(t, ids["b"], a.LeaderID, "the one that is here")
 		require.Len(t, a.Members, 2, "and both are assigned partitions")
@@ -265,7 +265,7 @@ func TestStaticMemberIsMissingFromARound(t *testing.T) {
 // No member joins again: the round waits until one does, or the sessions end.
 func TestStaticMembersAreAllMissing(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		b.staticGroup(2, kafkatest.WithSession(25*time.Second))
 		id := b.newID("g")
 		b.send(kafkatest.Join(9, "g", id)).requireParked()
@@ -279,7 +279,7 @@ func TestStaticMembersAreAllMissing(t *testing.T) {
 
 func TestStaticMemberIsRemovedByName(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		ids, _, generation := b.staticGroup(2)
 		leave := kafkatest.Leave("g", "", "")
 		leave.Members[0].InstanceID, leave.Members[1].InstanceID = kmsg.StringPtr("b"), kmsg.StringPtr("none")
@@ -294,7 +294,7 @@ func TestStaticMemberIsRemovedByName(t *testing.T) {
 // A full group accepts a returning static member.
 func TestStaticMemberComesBackToAFullGroup(t *testing.T) {
 	t.Parallel()
-	inBench(t, func(b *bench) {
+	withFixture(t, func(b *fixture) {
 		_, _, generation := b.staticGroup(2)
 		back := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, "g", "", kafkatest.WithInstance("b"))))
 		kafkatest.RequireCode(t, nil, back.ErrorCode)

@@ -35,7 +35,7 @@ func DialOn(t testing.TB, n network.Network, addr string) *Conn {
 	nc, err := n.DialContext(t.Context(), "tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = nc.Close() })
-	require.NoError(t, nc.SetDeadline(time.Now().Add(Patience)))
+	require.NoError(t, nc.SetDeadline(time.Now().Add(WaitLimit)))
 	return &Conn{T: t, NC: nc, R: bufio.NewReader(nc)}
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 )
 
-// Patience bounds every wait of these tests. Only a test that fails waits that long.
-const Patience = time.Minute
+// WaitLimit bounds every wait of these tests. Only a test that fails waits that long.
+const WaitLimit = time.Minute
 
 // Formatter encodes requests.
 var Formatter = kmsg.NewRequestFormatter(kmsg.FormatterClientID("test"))
@@ -79,9 +79,9 @@ func From(id int64, epoch int16, sequence int32) func(*kmsg.RecordBatch) {
 	return func(b *kmsg.RecordBatch) { b.ProducerID, b.ProducerEpoch, b.FirstSequence = id, epoch, sequence }
 }
 
-// Context returns a context that ends with the test, or after Patience.
+// Context returns a context that ends with the test, or after WaitLimit.
 func Context(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), WaitLimit)
 	t.Cleanup(cancel)
 	return ctx
 }

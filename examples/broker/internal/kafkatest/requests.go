@@ -8,10 +8,10 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// Produce returns a request to write a batch, with acks=all and a timeout of Patience.
+// Produce returns a request to write a batch, with acks=all and a timeout of WaitLimit.
 func Produce(version int16, topic *meta.Topic, partition int32, batch []byte) *kmsg.ProduceRequest {
 	req := kmsg.NewPtrProduceRequest()
-	req.Version, req.Acks, req.TimeoutMillis = version, -1, int32(Patience/time.Millisecond)
+	req.Version, req.Acks, req.TimeoutMillis = version, -1, int32(WaitLimit/time.Millisecond)
 	rt := kmsg.NewProduceRequestTopic()
 	rt.Topic, rt.TopicID = topic.Name, topic.ID
 	rp := kmsg.NewProduceRequestTopicPartition()

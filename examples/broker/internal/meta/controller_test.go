@@ -39,18 +39,18 @@ func TestSilentBrokerIsFenced(t *testing.T) {
 		topic, err := c.Create("t", TopicSpec{Partitions: 3, Replication: 3}, false)
 		require.Nil(t, err)
 		session := c.cfg.BrokerSession
-		beat := func(ids ...int32) {
+		heartbeat := func(ids ...int32) {
 			for _, id := range ids {
 				require.True(t, c.Heartbeat(id, live[id]))
 			}
 		}
-		beat(0, 1, 2)
+		heartbeat(0, 1, 2)
 		for range 7 {
 			time.Sleep(session / 8)
-			beat(0, 1)
+			heartbeat(0, 1)
 		}
 		time.Sleep(session/8 - time.Millisecond) // at the very end of the session, fencing might come first
-		beat(0, 1)
+		heartbeat(0, 1)
 		require.True(t, c.Image().IsLive(2))
 		time.Sleep(session / 8)
 		synctest.Wait()

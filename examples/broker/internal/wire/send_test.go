@@ -184,7 +184,7 @@ func TestAnsweringStartsNoGoroutines(t *testing.T) {
 			select {
 			case <-returned:
 				return saying("behind it")
-			case <-time.After(kafkatest.Patience / 2):
+			case <-time.After(kafkatest.WaitLimit / 2):
 				return saying("by who answers")
 			}
 		})

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/broker"
 )
 
-// A fetch has overslept if, when it was due, its record had been available for longer than wakeUp
+// A fetch has missed its wake-up if, when it was due, its record had been available for longer than maxWakeUp
 // plus the longest stall.
-func TestOverslept(t *testing.T) {
+func TestMissedWakeUp(t *testing.T) {
 	const ms = time.Millisecond
 	const index = 3
 	d := &drive{
@@ -20,9 +20,9 @@ func TestOverslept(t *testing.T) {
 		stalls: &stalls{},
 		tour:   &tour{},
 	}
-	d.tour.stormy.Store(int64(50 * ms))
+	d.tour.lastFault.Store(int64(50 * ms))
 	d.ledger.partition(quietTopic, index).ack(d.ledger.partition(quietTopic, index).send(), 0, 100*ms)
-	d.stalls.note(5_000*ms, 5_200*ms)
+	d.stalls.record(5_000*ms, 5_200*ms)
 	for _, w := range []struct {
 		why          string
 		offset       int64
@@ -38,12 +38,12 @@ func TestOverslept(t *testing.T) {
 		{"a stall meanwhile", 0, 4_500 * ms, 5_700 * ms, false},
 		{"longer than the stall meanwhile", 0, 4_500 * ms, 5_701 * ms, true},
 	} {
-		require.Equal(t, w.want, d.overslept(broker.FetchPosition{TopicID: [16]byte{1}, Index: index, Offset: w.offset}, w.arrived, w.due), w.why)
+		require.Equal(t, w.want, d.missedWakeUp(broker.FetchPosition{TopicID: [16]byte{1}, Index: index, Offset: w.offset}, w.arrived, w.due), w.why)
 	}
-	require.False(t, d.overslept(broker.FetchPosition{TopicID: [16]byte{3}}, 60*ms, time.Hour), "a topic that is not the drive's")
+	require.False(t, d.missedWakeUp(broker.FetchPosition{TopicID: [16]byte{3}}, 60*ms, time.Hour), "a topic that is not the drive's")
 
-	d.expired(broker.ExpiredFetch{Arrived: d.start.Add(60 * ms), MaxWait: 3 * time.Second, Waiting: []broker.FetchPosition{
+	d.checkExpired(broker.ExpiredFetch{Arrived: d.start.Add(60 * ms), MaxWait: 3 * time.Second, Waiting: []broker.FetchPosition{
 		{TopicID: [16]byte{1}, Index: index + 1}, {TopicID: [16]byte{1}, Index: index},
 	}})
-	require.Equal(t, uint64(1), d.slept.Load())
+	require.Equal(t, uint64(1), d.missedWakeUps.Load())
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// crowd parks n fetches on a partition, with the maximum in flight on each connection.
-func crowd(t testing.TB, s *Server, req *kmsg.FetchRequest, n int) (conns []*kafkatest.Conn) {
+// parkMany parks n fetches on a partition, with the maximum in flight on each connection.
+func parkMany(t testing.TB, s *Server, req *kmsg.FetchRequest, n int) (conns []*kafkatest.Conn) {
 	t.Helper()
 	perConn := s.cfg.Wire.MaxInFlight
 	for left := n; left > 0; left -= perConn {
@@ -25,7 +25,7 @@ func crowd(t testing.TB, s *Server, req *kmsg.FetchRequest, n int) (conns []*kaf
 			c.Send(req)
 		}
 	}
-	require.Eventually(t, func() bool { return s.fetches.Len() == n }, 5*kafkatest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.fetches.Len() == n }, 5*kafkatest.WaitLimit, time.Millisecond)
 	return conns
 }
 
@@ -37,15 +37,15 @@ func (h held) Complete(purgatory.Outcome, error) { <-h.until }
 
 // A record is acknowledged while the many fetches that waited for it are still being completed. A
 // few fetches are completed before the acknowledgement.
-func TestCrowdDelaysNoOtherClient(t *testing.T) {
+func TestParkedFetchesDelayNoProducer(t *testing.T) {
 	t.Parallel()
 	s := startBroker(t)
 	topic := makeTopic(t, s, "t", 1)
 	key := watchKey{meta.PartitionKey{Topic: topic.ID}, highWatermark}
 	checked := make(chan struct{})
 	h := held{make(chan struct{})}
-	letGo := sync.OnceFunc(func() { close(h.until) })
-	t.Cleanup(letGo)
+	release := sync.OnceFunc(func() { close(h.until) })
+	t.Cleanup(release)
 	for i := range maxInline + 1 {
 		op := purgatory.Operation(h)
 		if i == 0 {
@@ -57,7 +57,7 @@ func TestCrowdDelaysNoOtherClient(t *testing.T) {
 	require.Zero(t, produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"x"})).ErrorCode)
 	<-checked // a worker is blocked in the first operation
 	require.Zero(t, produceTo(dial(t, s), topic, 0, kafkatest.Batch([]string{"y"})).ErrorCode)
-	letGo()
+	release()
 	require.Equal(t, maxInline, s.fetches.CancelForKey(key, nil))
 }
 
@@ -75,15 +75,15 @@ func (h heldReady) Complete(o purgatory.Outcome, err error) {
 	h.held.Complete(o, err)
 }
 
-// emptied waits until no fetch is parked.
-func emptied(b *testing.B, s *Server) {
+// waitEmpty waits until no fetch is parked.
+func waitEmpty(b *testing.B, s *Server) {
 	b.Helper()
-	require.Eventually(b, func() bool { return s.fetches.Len() == 0 }, 5*kafkatest.Patience, 100*time.Microsecond)
+	require.Eventually(b, func() bool { return s.fetches.Len() == 0 }, 5*kafkatest.WaitLimit, 100*time.Microsecond)
 }
 
-// BenchmarkCrowd produces a record to a partition with many parked fetches. It measures the time
+// BenchmarkParkedFetches produces a record to a partition with many parked fetches. It measures the time
 // until the record is acknowledged, and until all fetches have been completed.
-func BenchmarkCrowd(b *testing.B) {
+func BenchmarkParkedFetches(b *testing.B) {
 	const parked = 100_000
 	var acked, done time.Duration
 	for b.Loop() {
@@ -91,14 +91,14 @@ func BenchmarkCrowd(b *testing.B) {
 		c := runBrokers(b, 1, nil, func(c *Config) { c.Wire.MaxConnections, c.MaxParked = 1<<14, parked })
 		s := c.Nodes[0].Server()
 		topic := makeTopic(b, s, "t", 1)
-		crowd(b, s, kafkatest.Fetch(12, topic, time.Hour, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty)), parked)
+		parkMany(b, s, kafkatest.Fetch(12, topic, time.Hour, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty)), parked)
 		producer := kafkatest.Dial(b, s.Addr())
 		batch := kafkatest.Batch([]string{"x"})
 		b.StartTimer()
 		begun := time.Now()
 		require.Zero(b, produceTo(producer, topic, 0, batch).ErrorCode)
 		acked += time.Since(begun)
-		emptied(b, s)
+		waitEmpty(b, s)
 		done += time.Since(begun)
 		b.StopTimer()
 		require.NoError(b, c.Shutdown(b.Context()))
@@ -112,23 +112,23 @@ func BenchmarkCrowd(b *testing.B) {
 // last fetch has left the purgatory.
 func BenchmarkHangUp(b *testing.B) {
 	const parked = 100_000
-	var gone time.Duration
+	var removed time.Duration
 	for b.Loop() {
 		b.StopTimer()
 		c := runBrokers(b, 1, nil, func(c *Config) { c.Wire.MaxConnections, c.MaxParked = 1<<14, parked })
 		s := c.Nodes[0].Server()
 		topic := makeTopic(b, s, "t", 1)
-		conns := crowd(b, s, kafkatest.Fetch(12, topic, time.Hour, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty)), parked)
+		conns := parkMany(b, s, kafkatest.Fetch(12, topic, time.Hour, 1, kafkatest.Plenty, kafkatest.At(0, 0, kafkatest.Plenty)), parked)
 		b.StartTimer()
 		begun := time.Now()
 		for _, conn := range conns {
 			require.NoError(b, conn.NC.Close())
 		}
-		emptied(b, s)
-		gone += time.Since(begun)
+		waitEmpty(b, s)
+		removed += time.Since(begun)
 		b.StopTimer()
 		require.NoError(b, c.Shutdown(b.Context()))
 		b.StartTimer()
 	}
-	b.ReportMetric(float64(gone.Microseconds())/1000/float64(b.N), "gone-ms")
+	b.ReportMetric(float64(removed.Microseconds())/1000/float64(b.N), "removed-ms")
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
 )
 
-// play is the self-checking example: nodes, a bus, and many polling clients, while events are
+// run is the self-checking example: nodes, a bus, and many polling clients, while events are
 // published, a node dies and a broker dies.
-type play struct {
-	scene
+type run struct {
+	options
 	*selfcheck.Progress
 	bus     *cluster.Cluster // nil: a real one
 	nodes   []*node
@@ -33,30 +33,30 @@ type play struct {
 	sum     summary
 
 	published map[string]int   // events by room
-	certain   map[string][]int // the events that a node confirmed as published
+	confirmed map[string][]int // the events that a node confirmed as published
 }
 
-// scene configures a play.
-type scene struct {
-	polls, nodes int
-	calm, faults time.Duration // how long to publish without faults, and after each fault
-	rate         int           // events a second
-	brokers      []string      // of a real bus; empty: one in this process
-	topic        string
-	seed         uint64
-	logger       *slog.Logger // of the brokers in this process
-	page         *livepage.Page
+// options configures a run.
+type options struct {
+	polls, nodes      int
+	faultFree, faults time.Duration // how long to publish without faults, and after each fault
+	rate              int           // events a second
+	brokers           []string      // of a real bus; empty: one in this process
+	topic             string
+	seed              uint64
+	logger            *slog.Logger // of the brokers in this process
+	page              *livepage.Page
 }
 
-// patience is how long any step may take on a machine that is busy with something else.
-const patience = time.Minute
+// stepTimeout is how long any step may take on a machine that is busy with something else.
+const stepTimeout = time.Minute
 
-func run(ctx context.Context, sc scene, out io.Writer) (*summary, error) {
+func runScenario(ctx context.Context, o options, out io.Writer) (*summary, error) {
 	before := runtime.NumGoroutine()
-	p := &play{scene: sc, Progress: selfcheck.NewProgress(out), rng: rand.New(rand.NewPCG(sc.seed, 1)), published: map[string]int{}, certain: map[string][]int{}}
+	p := &run{options: o, Progress: selfcheck.NewProgress(out), rng: rand.New(rand.NewPCG(o.seed, 1)), published: map[string]int{}, confirmed: map[string][]int{}}
 	err := p.open(ctx)
 	if err == nil {
-		err = p.scenes(ctx)
+		err = p.scenario(ctx)
 	}
 	if err = errors.Join(err, p.close()); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func run(ctx context.Context, sc scene, out io.Writer) (*summary, error) {
 	return &p.sum, nil
 }
 
-func (p *play) open(ctx context.Context) (err error) {
+func (p *run) open(ctx context.Context) (err error) {
 	if len(p.brokers) == 0 {
 		var cfg cluster.Config
 		cfg.Logger, cfg.Observe = p.logger, p.page.Registry()
@@ -78,21 +78,21 @@ func (p *play) open(ctx context.Context) (err error) {
 	if err := createTopic(ctx, p.brokers, p.topic); err != nil {
 		return err
 	}
-	for id := range p.scene.nodes {
+	for id := range p.options.nodes {
 		n, err := startNode(id, "127.0.0.1:0", p.brokers, p.topic, p.page.Registry())
 		if err != nil {
 			return err
 		}
 		p.nodes = append(p.nodes, n)
 		p.targets = append(p.targets, target{id, n.url()})
-		p.Say("node %d serves at %s", id, n.url())
+		p.Printf("node %d serves at %s", id, n.url())
 	}
-	return p.page.Start(p.Say)
+	return p.page.Start(p.Printf)
 }
 
 // close ends everything that still runs.
-func (p *play) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (p *run) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
 	defer cancel()
 	var closing errgroup.Group
 	closing.Go(p.page.Stop)
@@ -106,9 +106,9 @@ func (p *play) close() error {
 	return err
 }
 
-func (p *play) scenes(ctx context.Context) error {
-	polling, hangUp := context.WithCancel(ctx)
-	defer hangUp()
+func (p *run) scenario(ctx context.Context) error {
+	polling, disconnect := context.WithCancel(ctx)
+	defer disconnect()
 	p.pollers = newPollers(p.targets)
 	defer func() {
 		for _, c := range p.pollers.clients {
@@ -118,51 +118,51 @@ func (p *play) scenes(ctx context.Context) error {
 	old := min(p.polls/5, connectionsAllowed())
 	p.pollers.start(polling, p.polls, old, p.seed)
 	defer p.pollers.running.Wait()
-	defer hangUp()
-	if err := p.parked(ctx); err != nil {
+	defer disconnect()
+	if err := p.waitUntilParked(ctx); err != nil {
 		return err
 	}
-	p.Say("%d polls wait, %d of them over HTTP/1.1 and the others over HTTP/2", p.polls, old)
+	p.Printf("%d polls wait, %d of them over HTTP/1.1 and the others over HTTP/2", p.polls, old)
 
-	p.Say("%d events a second are published for %v", p.rate, p.calm)
-	p.pollers.calm.Store(true)
-	if err := p.publish(ctx, p.calm); err != nil {
+	p.Printf("%d events a second are published for %v", p.rate, p.faultFree)
+	p.pollers.faultFree.Store(true)
+	if err := p.publish(ctx, p.faultFree); err != nil {
 		return err
 	}
-	p.waitForAll(ctx)
-	p.pollers.calm.Store(false)
-	p.Say("%d events are published; now the faults, and %v of publishing after each", p.sum.Events, p.faults)
+	p.waitUntilSeen(ctx)
+	p.pollers.faultFree.Store(false)
+	p.Printf("%d events are published; now the faults, and %v of publishing after each", p.sum.Events, p.faults)
 
 	if len(p.nodes) > 1 {
 		last := len(p.nodes) - 1
-		p.pollers.gone(p.targets[last])
+		p.pollers.removeNode(p.targets[last])
 		waiting := p.nodes[last].polls.Stats().Pending
 		err := p.nodes[last].kill()
 		p.nodes, p.targets = p.nodes[:last], p.targets[:last]
-		p.Say("node %d dies, and %d polls with it", last, waiting)
+		p.Printf("node %d dies, and %d polls with it", last, waiting)
 		if err = errors.Join(err, p.publish(ctx, p.faults)); err != nil {
 			return err
 		}
 	}
 	if p.bus != nil {
 		victim := int32(p.rng.IntN(int(p.bus.Brokers())))
-		p.Say("broker %d dies", victim)
+		p.Printf("broker %d dies", victim)
 		if err := errors.Join(p.bus.Kill(victim), p.publish(ctx, p.faults), p.bus.Start(victim)); err != nil {
 			return err
 		}
-		p.Say("broker %d is back, %d events are published", victim, p.sum.Events)
+		p.Printf("broker %d is back, %d events are published", victim, p.sum.Events)
 	}
 	if err := p.publish(ctx, p.faults); err != nil {
 		return err
 	}
-	p.waitForAll(ctx)
-	if err := p.parked(ctx); err != nil {
+	p.waitUntilSeen(ctx)
+	if err := p.waitUntilParked(ctx); err != nil {
 		return err
 	}
-	p.Say("every event has been seen, and %d polls wait", p.polls)
+	p.Printf("every event has been seen, and %d polls wait", p.polls)
 
 	p.pollers.stopping.Store(true)
-	if err := p.settled(ctx); err != nil {
+	if err := p.waitUntilIdle(ctx); err != nil {
 		return err
 	}
 	answered, began := p.pollers.answered.Load(), time.Now()
@@ -177,30 +177,30 @@ func (p *play) scenes(ctx context.Context) error {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(patience): // their connections are closed, and they count as not answered
+	case <-time.After(stepTimeout): // their connections are closed, and they count as not answered
 		p.sum.problems.Add("polls wait on after the shutdown")
 	}
-	p.Say("%d polls are answered by the shutdown, in %v", p.pollers.answered.Load()-answered, time.Since(began).Round(time.Millisecond))
+	p.Printf("%d polls are answered by the shutdown, in %v", p.pollers.answered.Load()-answered, time.Since(began).Round(time.Millisecond))
 	return ctx.Err()
 }
 
 // waiting returns the number of polls that wait at the nodes.
-func (p *play) waiting() (n int) {
+func (p *run) waiting() (n int) {
 	for _, node := range p.nodes {
 		n += node.held.Len()
 	}
 	return n
 }
 
-// settled returns when no poll is in transit to or from a node. No new polls begin at this time.
-func (p *play) settled(ctx context.Context) error {
-	for end := time.Now().Add(patience); ; {
-		underWay := p.pollers.underWay.Load()
-		if n := int64(p.waiting()); n == underWay && n == p.pollers.underWay.Load() {
+// waitUntilIdle returns when no poll is in transit to or from a node. No new polls begin at this time.
+func (p *run) waitUntilIdle(ctx context.Context) error {
+	for end := time.Now().Add(stepTimeout); ; {
+		inFlight := p.pollers.inFlight.Load()
+		if n := int64(p.waiting()); n == inFlight && n == p.pollers.inFlight.Load() {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%d polls are under way, and %d of them wait after %v", underWay, p.waiting(), patience)
+			return fmt.Errorf("%d polls are under way, and %d of them wait after %v", inFlight, p.waiting(), stepTimeout)
 		}
 		if err := selfcheck.Sleep(ctx, time.Millisecond); err != nil {
 			return err
@@ -208,15 +208,15 @@ func (p *play) settled(ctx context.Context) error {
 	}
 }
 
-// parked returns when every poll waits at a node.
-func (p *play) parked(ctx context.Context) error {
-	for end := time.Now().Add(patience); ; {
+// waitUntilParked returns when every poll waits at a node.
+func (p *run) waitUntilParked(ctx context.Context) error {
+	for end := time.Now().Add(stepTimeout); ; {
 		n := p.waiting()
 		if n == p.polls {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%d of %d polls wait after %v", n, p.polls, patience)
+			return fmt.Errorf("%d of %d polls wait after %v", n, p.polls, stepTimeout)
 		}
 		if err := selfcheck.Sleep(ctx, 5*time.Millisecond); err != nil {
 			return err
@@ -224,9 +224,9 @@ func (p *play) parked(ctx context.Context) error {
 	}
 }
 
-// publish publishes events in one room after the other for d, at the scene's rate.
-func (p *play) publish(ctx context.Context, d time.Duration) error {
-	client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+// publish publishes events in one room after the other for d, at the rate of the options.
+func (p *run) publish(ctx context.Context, d time.Duration) error {
+	client := &http.Client{Transport: &http.Transport{}, Timeout: stepTimeout}
 	defer client.CloseIdleConnections()
 	began := time.Now()
 	defer p.Bar(func() (float64, string) {
@@ -242,7 +242,7 @@ func (p *play) publish(ctx context.Context, d time.Duration) error {
 		if err == nil {
 			err = resp.Body.Close()
 			if resp.StatusCode == http.StatusAccepted {
-				p.certain[room] = append(p.certain[room], number)
+				p.confirmed[room] = append(p.confirmed[room], number)
 			} else {
 				p.sum.Uncertain++
 			}
@@ -257,11 +257,11 @@ func (p *play) publish(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// waitForAll returns when every poller has seen the last confirmed event of its room.
-func (p *play) waitForAll(ctx context.Context) {
-	end := time.Now().Add(patience)
+// waitUntilSeen returns when every poller has seen the last confirmed event of its room.
+func (p *run) waitUntilSeen(ctx context.Context) {
+	end := time.Now().Add(stepTimeout)
 	for _, q := range p.pollers.all {
-		for time.Now().Before(end) && !q.hasSeen(p.certain[q.room]) {
+		for time.Now().Before(end) && !q.hasSeen(p.confirmed[q.room]) {
 			if selfcheck.Sleep(ctx, 5*time.Millisecond) != nil {
 				return
 			}

@@ -16,16 +16,16 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// bench runs a coordinator in virtual time, without a broker: it passes requests to Handle and
+// fixture runs a coordinator in virtual time, without a broker: it passes requests to Handle and
 // reads the answers from the replies. The log is a fake.
-type bench struct {
-	t      *testing.T
-	co     *Coordinator
-	log    *fakeLog
-	wheel  *purgatory.Clock
-	begun  time.Time
-	panics atomic.Int64
-	absurd atomic.Int64 // heartbeats whose time since the last one exceeds the age of the bench
+type fixture struct {
+	t           *testing.T
+	co          *Coordinator
+	log         *fakeLog
+	wheel       *purgatory.Clock
+	start       time.Time
+	panics      atomic.Int64
+	implausible atomic.Int64 // heartbeats whose time since the last one exceeds the age of the fixture
 
 	heartbeats [purgatory.Failed + 1]atomic.Uint64 // by outcome
 
@@ -33,14 +33,14 @@ type bench struct {
 	all []*sent // guarded by mu
 }
 
-// benchTick is the tick of the bench's timing wheels.
-const benchTick = time.Millisecond
+// fixtureTick is the tick of the fixture's timing wheels.
+const fixtureTick = time.Millisecond
 
 // sent is a request and its Reply.
 type sent struct {
-	t    *testing.T
-	req  kmsg.Request
-	wake chan struct{} // closed when it is answered
+	t        *testing.T
+	req      kmsg.Request
+	answered chan struct{} // closed when it is answered
 
 	mu    sync.Mutex
 	build func() kmsg.Response // guarded by mu; nil: not answered
@@ -55,37 +55,37 @@ func (s *sent) Answer(build func() kmsg.Response) {
 		panic("broker: request answered twice")
 	}
 	s.build = build
-	close(s.wake)
+	close(s.answered)
 }
 
-// inBench runs a test with a coordinator of all groups, and checks at its end that every request
+// withFixture runs a test with a coordinator of all groups, and checks at its end that every request
 // was answered and nothing is left.
-func inBench(t *testing.T, test func(b *bench), change ...func(*Config)) {
+func withFixture(t *testing.T, test func(b *fixture), change ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, change...)
+		b := newFixture(t, change...)
 		test(b)
 		b.shutdown()
 	})
 }
 
-func newBench(t *testing.T, change ...func(*Config)) *bench {
+func newFixture(t *testing.T, change ...func(*Config)) *fixture {
 	var cfg Config
 	for _, f := range change {
 		f(&cfg)
 	}
 	cfg, err := cfg.WithDefaults()
 	require.NoError(t, err)
-	b := &bench{t: t, log: &fakeLog{}, begun: time.Now()}
-	wheel, err := purgatory.NewClock(purgatory.ClockOptions{Tick: benchTick})
+	b := &fixture{t: t, log: &fakeLog{}, start: time.Now()}
+	wheel, err := purgatory.NewClock(purgatory.ClockOptions{Tick: fixtureTick})
 	require.NoError(t, err)
 	b.co, err = New(cfg, Options{
 		Store:       b.log,
 		Partitions:  1,
 		Clock:       wheel,
-		Tick:        benchTick,
+		Tick:        fixtureTick,
 		OnPanic:     func(purgatory.Panic) { b.panics.Add(1) },
-		OnHeartbeat: b.heard,
+		OnHeartbeat: b.onHeartbeat,
 	})
 	require.NoError(t, err)
 	b.wheel = wheel
@@ -93,15 +93,15 @@ func newBench(t *testing.T, change ...func(*Config)) *bench {
 	return b
 }
 
-func (b *bench) heard(o purgatory.Outcome, waited time.Duration) {
+func (b *fixture) onHeartbeat(o purgatory.Outcome, waited time.Duration) {
 	b.heartbeats[o].Add(1)
-	if waited < 0 || waited > time.Since(b.begun) {
-		b.absurd.Add(1)
+	if waited < 0 || waited > time.Since(b.start) {
+		b.implausible.Add(1)
 	}
 }
 
 // lead is Coordinator.Lead, but synchronous.
-func (b *bench) lead(epoch int32) *shard {
+func (b *fixture) lead(epoch int32) *shard {
 	s := b.shard(epoch)
 	batches, _ := b.log.Records(0)
 	groups, size := s.read(batches)
@@ -110,7 +110,7 @@ func (b *bench) lead(epoch int32) *shard {
 }
 
 // shard returns the shard of a new leader epoch, before its groups are read.
-func (b *bench) shard(epoch int32) *shard {
+func (b *fixture) shard(epoch int32) *shard {
 	s := newShard(b.co, 0, epoch)
 	b.log.lead(epoch)
 	b.co.mu.Lock()
@@ -119,24 +119,24 @@ func (b *bench) shard(epoch int32) *shard {
 	return s
 }
 
-func (b *bench) send(req kmsg.Request) *sent {
+func (b *fixture) send(req kmsg.Request) *sent {
 	s := b.unhandled(req)
 	b.co.Handle(req, "/192.0.2.1", s)
 	return s
 }
 
 // unhandled returns a request as received, for the test to handle itself.
-func (b *bench) unhandled(req kmsg.Request) *sent {
-	s := &sent{t: b.t, req: req, wake: make(chan struct{})}
+func (b *fixture) unhandled(req kmsg.Request) *sent {
+	s := &sent{t: b.t, req: req, answered: make(chan struct{})}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.all = append(b.all, s)
 	return s
 }
 
-// hold changes a group and returns the postponed calls, for the test to make later: a goroutine may
+// changeHeld changes a group and returns the postponed calls, for the test to make later: a goroutine may
 // be delayed between the two.
-func (g *group) hold(f func(l *deferred)) (postpone func()) {
+func (g *group) changeHeld(f func(l *deferred)) (makeCalls func()) {
 	var l deferred
 	g.changeLocking(f, &l)
 	return func() {
@@ -146,9 +146,9 @@ func (g *group) hold(f func(l *deferred)) (postpone func()) {
 	}
 }
 
-// got returns the answer so far, nil for none. As on the wire, it has only the fields of its
+// answer returns the answer so far, nil for none. As on the wire, it has only the fields of its
 // version.
-func (s *sent) got() kmsg.Response {
+func (s *sent) answer() kmsg.Response {
 	s.mu.Lock()
 	build := s.build
 	s.mu.Unlock()
@@ -165,41 +165,41 @@ func (s *sent) got() kmsg.Response {
 func (s *sent) requireParked() {
 	s.t.Helper()
 	synctest.Wait()
-	require.Nil(s.t, s.got(), "is answered, must be parked")
+	require.Nil(s.t, s.answer(), "is answered, must be parked")
 }
 
 // answered returns the answer, which must exist by now.
 func answered[R kmsg.Response](s *sent) R {
 	s.t.Helper()
 	synctest.Wait()
-	a := s.got()
+	a := s.answer()
 	require.NotNil(s.t, a, "is not answered")
 	return a.(R)
 }
 
 // pass advances the time, and waits until all goroutines are blocked.
-func (b *bench) pass(d time.Duration) {
+func (b *fixture) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
 // shutdown ends the coordinator, and requires that it leaves nothing behind.
-func (b *bench) shutdown() {
+func (b *fixture) shutdown() {
 	b.t.Helper()
 	shutCtx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	require.NoError(b.t, b.co.Shutdown(shutCtx))
 	require.NoError(b.t, b.wheel.Shutdown(shutCtx))
-	b.requireNothingLeft()
+	b.requireEmpty()
 }
 
-func (b *bench) requireNothingLeft() {
+func (b *fixture) requireEmpty() {
 	b.t.Helper()
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range b.all {
-		require.NotNil(b.t, s.got(), "%T is not answered", s.req)
+		require.NotNil(b.t, s.answer(), "%T is not answered", s.req)
 	}
 	for _, st := range b.co.Stats() {
 		require.Zero(b.t, st.Pending+st.Watched+st.Keys, "left in a purgatory")
@@ -209,11 +209,11 @@ func (b *bench) requireNothingLeft() {
 	require.Zero(b.t, b.co.memberBytes.used.Load(), "bytes of members left")
 	require.Zero(b.t, b.co.offsetBytes.used.Load(), "bytes of offsets left")
 	require.Zero(b.t, b.panics.Load(), "panics")
-	require.Zero(b.t, b.absurd.Load(), "absurd waits")
+	require.Zero(b.t, b.implausible.Load(), "implausible waits")
 }
 
 // group returns a group, which must exist.
-func (b *bench) group(id string) *group {
+func (b *fixture) group(id string) *group {
 	b.t.Helper()
 	s, err := b.co.shardOf(id)
 	require.Nil(b.t, err)
@@ -222,7 +222,7 @@ func (b *bench) group(id string) *group {
 	return g
 }
 
-func (b *bench) state(id string) groupState {
+func (b *fixture) state(id string) groupState {
 	g := b.group(id)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -232,7 +232,7 @@ func (b *bench) state(id string) groupState {
 // The requests of these tests. Their sessions are long; tests of sessions set their own.
 
 // newID returns the id that a client is told to join with.
-func (b *bench) newID(group string, change ...func(*kmsg.JoinGroupRequest)) string {
+func (b *fixture) newID(group string, change ...func(*kmsg.JoinGroupRequest)) string {
 	b.t.Helper()
 	a := answered[*kmsg.JoinGroupResponse](b.send(kafkatest.Join(9, group, "", change...)))
 	kafkatest.RequireCode(b.t, kerr.MemberIDRequired, a.ErrorCode)
@@ -241,12 +241,12 @@ func (b *bench) newID(group string, change ...func(*kmsg.JoinGroupRequest)) stri
 }
 
 // heartbeat returns the answer to a member's heartbeat.
-func (b *bench) heartbeat(group string, generation int32, member string) *kerr.Error {
+func (b *fixture) heartbeat(group string, generation int32, member string) *kerr.Error {
 	b.t.Helper()
 	return kerrOf(answered[*kmsg.HeartbeatResponse](b.send(kafkatest.Heartbeat(group, generation, member))).ErrorCode)
 }
 
-func (b *bench) requireHeartbeat(want *kerr.Error, group string, generation int32, member string) {
+func (b *fixture) requireHeartbeat(want *kerr.Error, group string, generation int32, member string) {
 	b.t.Helper()
 	require.Equal(b.t, want, b.heartbeat(group, generation, member))
 }
@@ -260,7 +260,7 @@ func kerrOf(code int16) *kerr.Error {
 
 // stableGroup returns the members of a stable group, its leader first. The members join one after
 // the other within InitialRebalanceDelay, and sync.
-func (b *bench) stableGroup(group string, members int, change ...func(*kmsg.JoinGroupRequest)) (ids []string, generation int32) {
+func (b *fixture) stableGroup(group string, members int, change ...func(*kmsg.JoinGroupRequest)) (ids []string, generation int32) {
 	b.t.Helper()
 	var joins []*sent
 	for range members {
@@ -271,7 +271,7 @@ func (b *bench) stableGroup(group string, members int, change ...func(*kmsg.Join
 }
 
 // syncAll syncs the members whose joins were answered.
-func (b *bench) syncAll(group string, joins []*sent) (ids []string, generation int32) {
+func (b *fixture) syncAll(group string, joins []*sent) (ids []string, generation int32) {
 	b.t.Helper()
 	var leader string
 	for _, s := range joins {

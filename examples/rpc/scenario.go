@@ -18,36 +18,36 @@ import (
 	"github.com/seed-782fa212/limbo/observe"
 )
 
-// player makes calls through clients, and records the outcome of each.
-type player struct {
+// runner makes calls through clients, and records the outcome of each.
+type runner struct {
 	*selfcheck.Progress
 	on      network.Network
-	lead    time.Duration // see leads
+	lead    time.Duration // see leadTimes
 	last    bool          // whether this is the last try
 	sum     summary
 	table   *calls.Table[uint64, uint64]
-	calling sync.WaitGroup // goroutines in Do
+	waiting sync.WaitGroup // goroutines in Do
 
 	early, wrong, ended     atomic.Int64
 	answered, expired       atomic.Int64
 	cancelled, failed, lost atomic.Int64
-	failedElsewhere         atomic.Int64
+	failedOther             atomic.Int64
 	results                 []atomic.Int32 // by call: how many times it has ended
 	next                    atomic.Int64
 }
 
-// plan describes one call.
-type plan struct {
+// plannedCall describes one call.
+type plannedCall struct {
 	frame
 	timeout time.Duration
 	cancel  time.Duration // after which its caller gives up; 0: never
 }
 
-// leads returns, for each try, how long no call ends, so that all of them are in flight at once:
+// leadTimes returns, for each try, how long no call ends, so that all of them are in flight at once:
 // several times as long as it takes to make them. Timeouts start when a call is made, so the lead
 // has to be guessed in advance; on a busy machine it may be too short, and then the next try has
 // twice the time.
-func leads(inFlight int) func(try int) time.Duration {
+func leadTimes(inFlight int) func(try int) time.Duration {
 	return func(try int) time.Duration {
 		return (2*time.Second + time.Duration(inFlight)*10*time.Microsecond) << try
 	}
@@ -57,39 +57,39 @@ const (
 	tries = 5
 
 	spread = 4 * time.Second // after the lead, replies come, calls expire and callers give up within this time
-	nearly = 20 * time.Millisecond
+	jitter = 20 * time.Millisecond
 )
 
-// planned chooses a random call. No call ends before the lead has passed.
-func planned(rng *rand.Rand, id uint64, lead time.Duration) plan {
+// planCall chooses a random call. No call ends before the lead has passed.
+func planCall(rng *rand.Rand, id uint64, lead time.Duration) plannedCall {
 	within := func(d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
-	p := plan{frame: frame{id: id, word: rng.Uint64()}, timeout: lead + time.Minute}
-	p.delay = (lead + nearly + within(spread)).Truncate(time.Millisecond)
+	p := plannedCall{frame: frame{id: id, payload: rng.Uint64()}, timeout: lead + time.Minute}
+	p.delay = (lead + jitter + within(spread)).Truncate(time.Millisecond)
 	switch n := rng.IntN(100); {
 	case n < 5:
-		p.what, p.timeout = ignore, lead+within(spread)
+		p.action, p.timeout = ignore, lead+within(spread)
 	case n < 10: // its reply comes at about its timeout
-		p.timeout = p.delay + within(2*nearly) - nearly
+		p.timeout = p.delay + within(2*jitter) - jitter
 	case n < 15:
-		p.what = answerTwice
+		p.action = answerTwice
 	}
 	return p
 }
 
-func play(ctx context.Context, on network.Network, inFlight int, seed uint64, lead func(try int) time.Duration, page *livepage.Page, out io.Writer) (*summary, error) {
+func runScenario(ctx context.Context, on network.Network, inFlight int, seed uint64, lead func(try int) time.Duration, page *livepage.Page, out io.Writer) (*summary, error) {
 	before := runtime.NumGoroutine()
 	progress := selfcheck.NewProgress(out)
-	if err := page.Start(progress.Say); err != nil {
+	if err := page.Start(progress.Printf); err != nil {
 		return nil, err
 	}
-	var p *player
+	var p *runner
 	var err error
 	for try := range tries {
-		p = &player{Progress: progress, on: on, lead: lead(try), last: try == tries-1, results: make([]atomic.Int32, inFlight+inFlight/10+inFlight/100)}
+		p = &runner{Progress: progress, on: on, lead: lead(try), last: try == tries-1, results: make([]atomic.Int32, inFlight+inFlight/10+inFlight/100)}
 		if err = p.try(ctx, inFlight, seed, page.Registry()); !errors.Is(err, errStalled) {
 			break
 		}
-		p.Say("this machine took longer than %v to make the calls: again, with twice the time", p.lead)
+		p.Printf("this machine took longer than %v to make the calls: again, with twice the time", p.lead)
 	}
 	if err = errors.Join(err, page.Stop()); err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func play(ctx context.Context, on network.Network, inFlight int, seed uint64, le
 // errStalled is returned by a try without a result: the lead passed before all calls were made.
 var errStalled = errors.New("stalled")
 
-// try plays all scenes once. Only the recorded outcomes remain.
-func (p *player) try(ctx context.Context, inFlight int, seed uint64, observed *observe.Registry) error {
+// try runs the scenario once. Only the recorded outcomes remain.
+func (p *runner) try(ctx context.Context, inFlight int, seed uint64, observed *observe.Registry) error {
 	s, err := listen(p.on)
 	if err != nil {
 		return err
@@ -111,48 +111,48 @@ func (p *player) try(ctx context.Context, inFlight int, seed uint64, observed *o
 	if err != nil {
 		return errors.Join(err, s.shutdown(context.Background()))
 	}
-	hide, err := livepage.Add(observed, "rpc client", observe.Calls(p.table, nil))
+	unobserve, err := livepage.Add(observed, "rpc client", observe.Calls(p.table, nil))
 	if err == nil {
-		defer hide()
-		err = p.scenes(ctx, s, inFlight, seed)
+		defer unobserve()
+		err = p.scenario(ctx, s, inFlight, seed)
 	}
 	ended := errors.Join(p.table.Shutdown(context.Background()), s.shutdown(context.Background()))
-	p.calling.Wait()
+	p.waiting.Wait()
 	if ended != nil { // another try would not help
 		return ended
 	}
 	return err
 }
 
-// scenes plays all scenes, in order.
-func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint64) error {
+// scenario runs all steps, in order.
+func (p *runner) scenario(ctx context.Context, s *server, inFlight int, seed uint64) error {
 	addr := s.listener.Addr().String()
-	busy, err := dial(p.on, addr, p.table)
+	primary, err := dial(p.on, addr, p.table)
 	if err != nil {
 		return err
 	}
-	defer busy.shutdown()
-	shaky, err := dial(p.on, addr, p.table)
+	defer primary.shutdown()
+	lost, err := dial(p.on, addr, p.table)
 	if err != nil {
 		return err
 	}
-	defer shaky.shutdown()
+	defer lost.shutdown()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	began, lead := time.Now(), p.lead
-	p.Say("%d calls are made, of which none ends in the first %v", inFlight+inFlight/10, lead)
+	p.Printf("%d calls are made, of which none ends in the first %v", inFlight+inFlight/10, lead)
 	for n := range inFlight { // a goroutine waits for one call in ten
-		call := planned(rng, uint64(n), lead)
+		call := planCall(rng, uint64(n), lead)
 		if n%100 == 0 {
 			call.cancel = lead + time.Duration(rng.Int64N(int64(time.Second)))
 		}
-		p.start(busy, call, n%10 == 0, true)
+		p.start(primary, call, n%10 == 0, true)
 	}
 	for n := range inFlight / 10 { // these ids are in use on the other connection too
-		p.start(shaky, planned(rng, uint64(n), lead), n%10 == 0, false)
+		p.start(lost, planCall(rng, uint64(n), lead), n%10 == 0, false)
 	}
 	p.sum.wantInFlight = int(p.next.Load())
 	for p.sum.InFlight < p.sum.wantInFlight { // until their goroutines have started
-		p.sum.InFlight, p.sum.onOne = p.table.Stats().Pending, busy.calls.Len()
+		p.sum.InFlight, p.sum.onOne = p.table.Stats().Pending, primary.calls.Len()
 		if time.Since(began) >= lead { // some may have ended
 			if !p.last {
 				return errStalled
@@ -163,7 +163,7 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 			return err
 		}
 	}
-	p.Say("%d are in flight at once, %d of them on one connection", p.sum.InFlight, p.sum.onOne)
+	p.Printf("%d are in flight at once, %d of them on one connection", p.sum.InFlight, p.sum.onOne)
 	stopBar := p.Bar(func() (float64, string) {
 		total := len(p.results)
 		return float64(p.ended.Load()) / float64(total), fmt.Sprintf("%d of %d calls have ended", p.ended.Load(), total)
@@ -173,15 +173,15 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 	if err := selfcheck.Sleep(ctx, time.Until(began.Add(lead+500*time.Millisecond))); err != nil {
 		return err
 	}
-	elsewhere := busy.calls.Len()
-	for !s.drop(shaky.LocalAddr()) { // the server may not have accepted it yet
+	remaining := primary.calls.Len()
+	for !s.drop(lost.LocalAddr()) { // the server may not have accepted it yet
 		if err := selfcheck.Sleep(ctx, time.Millisecond); err != nil {
 			return err
 		}
 	}
-	shaky.running.Wait()
-	p.Say("a connection is lost and ends its %d calls; the other one has %d", shaky.lost, elsewhere)
-	if _, err := shaky.calls.Do(ctx, 1, time.Minute, func() error { return errors.New("sent on a lost connection") }); !errors.As(err, new(*lostError)) {
+	lost.running.Wait()
+	p.Printf("a connection is lost and ends its %d calls; the other one has %d", lost.lost, remaining)
+	if _, err := lost.calls.Do(ctx, 1, time.Minute, func() error { return errors.New("sent on a lost connection") }); !errors.As(err, new(*lostError)) {
 		p.sum.problems.Add("a call on the lost connection was told: %v", err)
 	}
 	again, err := dial(p.on, addr, p.table)
@@ -190,7 +190,7 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 	}
 	defer again.shutdown()
 	for n := range inFlight / 100 { // with the ids of calls that failed
-		p.start(again, plan{frame: frame{id: uint64(n), word: rng.Uint64()}, timeout: time.Minute}, true, true)
+		p.start(again, plannedCall{frame: frame{id: uint64(n), payload: rng.Uint64()}, timeout: time.Minute}, true, true)
 	}
 
 	for p.table.Stats().Pending > 0 {
@@ -198,14 +198,14 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 			return err
 		}
 	}
-	p.calling.Wait()
+	p.waiting.Wait()
 	stopBar()
-	p.Say("every call has ended")
+	p.Printf("every call has ended")
 	// The remaining replies, late and duplicate ones, come within the longest delay.
 	if err := selfcheck.Sleep(ctx, time.Until(began.Add(lead+spread+500*time.Millisecond))); err != nil {
 		return err
 	}
-	for _, c := range []*client{busy, shaky, again} {
+	for _, c := range []*client{primary, lost, again} {
 		c.shutdown()
 		p.sum.Read += c.read.Load()
 		p.sum.matched += c.matched.Load()
@@ -214,7 +214,7 @@ func (p *player) scenes(ctx context.Context, s *server, inFlight int, seed uint6
 }
 
 // start makes a call. If wait is true, a goroutine waits for it.
-func (p *player) start(c *client, call plan, wait, stays bool) {
+func (p *runner) start(c *client, call plannedCall, wait, intact bool) {
 	n := p.next.Add(1) - 1
 	began := time.Now()
 	send := func() error { return c.send(call.frame) }
@@ -222,7 +222,7 @@ func (p *player) start(c *client, call plan, wait, stays bool) {
 		switch {
 		case err == nil:
 			p.answered.Add(1)
-			if word != ^call.word {
+			if word != ^call.payload {
 				p.wrong.Add(1)
 			}
 		case errors.Is(err, calls.ErrExpired):
@@ -237,8 +237,8 @@ func (p *player) start(c *client, call plan, wait, stays bool) {
 			if errors.As(err, new(*lostError)) {
 				p.lost.Add(1)
 			}
-			if stays {
-				p.failedElsewhere.Add(1)
+			if intact {
+				p.failedOther.Add(1)
 			}
 		}
 		if p.results[n].Add(1) == 1 {
@@ -251,7 +251,7 @@ func (p *player) start(c *client, call plan, wait, stays bool) {
 		}
 		return
 	}
-	p.calling.Go(func() {
+	p.waiting.Go(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		if call.cancel > 0 {
