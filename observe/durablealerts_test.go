@@ -40,7 +40,7 @@ func TestDurableAlertsFire(t *testing.T) {
 		{"check", "rules", "--lint-fatal", "prometheus/durable.yml"},
 		{"test", "rules", "prometheus/durable_test.yml"},
 	} {
-		said, err := exec.Command(promtool, args...).CombinedOutput()
-		require.NoError(t, err, "%s", said)
+		output, err := exec.Command(promtool, args...).CombinedOutput()
+		require.NoError(t, err, "%s", output)
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 var background = context.Background()
 
-// patience limits the wait for another process.
-const patience = time.Minute
+// waitLimit limits the wait for another process.
+const waitLimit = time.Minute
 
 // TestMain fails if goroutines remain. Tests that run in parallel mostly wait for other
 // processes, so all of them run at once.
@@ -49,7 +49,7 @@ func leavesNone(t *testing.T) {
 // of the others if they remain.
 func goroutines(before int) (left string) {
 	for start := time.Now(); runtime.NumGoroutine() > before; runtime.Gosched() {
-		if time.Since(start) > patience {
+		if time.Since(start) > waitLimit {
 			buf := make([]byte, 1<<16)
 			return fmt.Sprintf("%d goroutines, not %d\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 		}

@@ -40,15 +40,15 @@ func TestPromlint(t *testing.T) {
 func TestPromtoolMetrics(t *testing.T) {
 	promtool := exec.Command(need.Program(t, "prometheus", "promtool"), "check", "metrics")
 	promtool.Stdin = strings.NewReader(scrape(t, newEveryKind(t).registry))
-	said, err := promtool.CombinedOutput()
-	require.NoError(t, err, "%s", said)
-	require.Empty(t, string(said))
+	output, err := promtool.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.Empty(t, string(output))
 }
 
 // prometheusServer is a real Prometheus that scrapes a registry each second.
 type prometheusServer struct {
 	address string // of its API
-	said    said
+	output    output
 	asked   time.Time    // when the current question was first asked
 	again   *time.Ticker // ticks between repetitions of the question
 	act     func()       // called between repetitions, if not nil
@@ -86,7 +86,7 @@ func startPrometheus(t *testing.T, r *Registry, native bool) *prometheusServer {
 		"--web.listen-address=127.0.0.1:0", // the server chooses the port
 	)
 	server := exec.Command(path, args...)
-	server.Stdout, server.Stderr = &p.said, &p.said
+	server.Stdout, server.Stderr = &p.output, &p.output
 	require.NoError(t, server.Start())
 	ended := make(chan struct{})
 	go func() {
@@ -97,10 +97,10 @@ func startPrometheus(t *testing.T, r *Registry, native bool) *prometheusServer {
 		_ = server.Process.Signal(syscall.SIGTERM)
 		<-ended
 		if t.Failed() {
-			t.Logf("prometheus said:\n%s", p.said.String())
+			t.Logf("prometheus said:\n%s", p.output.String())
 		}
 	})
-	for p.address = p.said.address(); p.address == ""; p.address = p.said.address() {
+	for p.address = p.output.address(); p.address == ""; p.address = p.output.address() {
 		select {
 		case <-ended:
 			t.Fatal("it has ended")
@@ -111,19 +111,19 @@ func startPrometheus(t *testing.T, r *Registry, native bool) *prometheusServer {
 	return p
 }
 
-// said is the output of a server.
-type said struct {
+// output is the output of a server.
+type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu
 }
 
-func (s *said) Write(p []byte) (int, error) {
+func (s *output) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.Write(p)
 }
 
-func (s *said) String() string {
+func (s *output) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.String()
@@ -132,7 +132,7 @@ func (s *said) String() string {
 var listening = regexp.MustCompile(`address="?(127\.0\.0\.1:[1-9][0-9]*)`)
 
 // address returns the server's address; empty if the server has not printed it yet.
-func (s *said) address() string {
+func (s *output) address() string {
 	if found := listening.FindStringSubmatch(s.String()); found != nil {
 		return found[1]
 	}
@@ -142,11 +142,11 @@ func (s *said) address() string {
 // isBefore reports whether a server's version is before major.minor.
 func isBefore(t *testing.T, path string, major, minor int) bool {
 	t.Helper()
-	said, err := exec.Command(path, "--version").CombinedOutput()
+	output, err := exec.Command(path, "--version").CombinedOutput()
 	require.NoError(t, err)
 	var its [2]int
-	_, err = fmt.Sscanf(string(said), "prometheus, version %d.%d", &its[0], &its[1])
-	require.NoError(t, err, "%s", said)
+	_, err = fmt.Sscanf(string(output), "prometheus, version %d.%d", &its[0], &its[1])
+	require.NoError(t, err, "%s", output)
 	return its[0] < major || its[0] == major && its[1] < minor
 }
 
@@ -220,7 +220,7 @@ func (p *prometheusServer) eventually(t *testing.T, promql string) []series {
 // repetitions.
 func (p *prometheusServer) pause(t *testing.T, about ...any) {
 	t.Helper()
-	if time.Since(p.asked) > patience {
+	if time.Since(p.asked) > waitLimit {
 		t.Fatal(append([]any{"a minute has passed:"}, about...)...)
 	}
 	<-p.again.C

@@ -93,8 +93,8 @@ func TestAlerts(t *testing.T) {
 		{"check", "rules", "--lint-fatal", "prometheus/alerts.yml"},
 		{"test", "rules", "prometheus/alerts_test.yml"},
 	} {
-		said, err := exec.Command(promtool, args...).CombinedOutput()
-		require.NoError(t, err, "%s", said)
+		output, err := exec.Command(promtool, args...).CombinedOutput()
+		require.NoError(t, err, "%s", output)
 	}
 	text, err := os.ReadFile("prometheus/alerts.yml")
 	require.NoError(t, err)

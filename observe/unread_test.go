@@ -39,7 +39,7 @@ func TestClientsThatNeverRead(t *testing.T) {
 		c, err := net.Dial("tcp", address)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
-		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+		require.NoError(t, c.SetDeadline(time.Now().Add(waitLimit)))
 		_, err = fmt.Fprintf(c, "GET /events HTTP/1.1\r\nHost: %s\r\n\r\n", address)
 		require.NoError(t, err)
 		for joined := 0; joined < n; { // until the deadline ends the test
@@ -69,5 +69,5 @@ func TestClientsThatNeverRead(t *testing.T) {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc < 40<<20
-	}, patience, time.Millisecond)
+	}, waitLimit, time.Millisecond)
 }
