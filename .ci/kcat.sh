@@ -106,33 +106,33 @@ readers() { # the members that have this number of partition $1
 		if grep -q "^$1 number $number\$" "$dir/member$i"; then echo "$i"; fi
 	done
 }
-apart=""
+separate=""
 for _ in $(seq 300); do
 	produce_next
 	sleep 0.2
 	read -r a b c < <(echo "$(readers 0)" "$(readers 1)" "$(readers 2)")
 	if [ -n "$c" ] && [ "$a" != "$b" ] && [ "$b" != "$c" ] && [ "$a" != "$c" ]; then
-		apart=yes
+		separate=yes
 		break
 	fi
 done
-[ -n "$apart" ] || fail "group: three members do not share three partitions: $(tail -n 3 "$dir"/member?)"
+[ -n "$separate" ] || fail "group: three members do not share three partitions: $(tail -n 3 "$dir"/member?)"
 echo "ok: three members of a group read a partition each"
 victim=$(readers 0)
 kill -KILL "${members[$victim]}" || fail "group: nothing to kill"
 killed=$(date +%s%N)
 wait "${members[$victim]}" 2>/dev/null || true
 produce_next
-taken=""
+successor=""
 for _ in $(seq 600); do
 	for i in 0 1 2; do
-		if [ "$i" != "$victim" ] && grep -q "^0 number $number\$" "$dir/member$i"; then taken=$i; fi
+		if [ "$i" != "$victim" ] && grep -q "^0 number $number\$" "$dir/member$i"; then successor=$i; fi
 	done
-	if [ -n "$taken" ]; then break; fi
+	if [ -n "$successor" ]; then break; fi
 	sleep 0.1
 done
 after=$(((($(date +%s%N)) - killed) / 1000000))
-[ -n "$taken" ] || fail "group: nobody reads the killed member's partition: $(tail -n 3 "$dir"/member?)"
+[ -n "$successor" ] || fail "group: nobody reads the killed member's partition: $(tail -n 3 "$dir"/member?)"
 # A test in virtual time checks that the partition is not reassigned earlier. Here the
 # member's last heartbeat may be as old as the time for which its process was not
 # scheduled.
