@@ -67,8 +67,8 @@ var servers = map[string]func(ctx context.Context, arg string) error{
 	"kfake": serveKfake, "broker": serveBroker, "relay": serveRelay, "nats": serveNATS, "polls": servePolls,
 }
 
-// removeScratch removes the intermediate files. Call it only at the end of the process, because commands
-// that are built once refer to them.
+// removeScratch removes the intermediate files. Call it only at the end of the process, because
+// commands that are built once refer to them.
 func removeScratch() {
 	if dir, err := scratch(); err == nil {
 		_ = os.RemoveAll(dir)
@@ -133,8 +133,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// selectNamed returns the elements of all named in list, in the order of all, or all of them if list
-// is "".
+// selectNamed returns the elements of all named in list, in the order of all, or all of them if
+// list is "".
 func selectNamed[T any](flagName, list string, all []T, name func(T) string) ([]T, error) {
 	if list == "" {
 		return all, nil

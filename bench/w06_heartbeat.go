@@ -26,10 +26,10 @@ const moveInterval = idleLimit - 8_600*time.Millisecond
 // heartbeat holds one timer for each connection and postpones its deadline whenever the
 // connection sends a message, 5 to 25 s after its previous one.
 //
-// The first part touches timers at the rate of that many connections, in real time: cpu_pct. A
-// lazy design does its work some time after a touch. To include that work, each connection
-// begins in the middle of its exchange of messages: its timer is started as if it had last moved some time
-// ago, evenly spread over moveInterval, and is postponed at once to its deadline.
+// The first part touches timers at the rate of that many connections, in real time: cpu_pct. A lazy
+// design does its work some time after a touch. To include that work, each connection begins in the
+// middle of its exchange of messages: its timer is started as if it had last moved some time ago,
+// evenly spread over moveInterval, and is postponed at once to its deadline.
 //
 // The second part makes the same touches in the same order without pauses: ns_per_touch. dropped
 // is the number of connections that expired. As none is silent for 30 s, it must be 0.

@@ -46,8 +46,8 @@ func longPoll[P parked](j Job, name, arg string, park func(addr string, n int) (
 	})
 }
 
-// withOwnServer starts one of servers, if enough files may be open for the polls, and stops it after
-// measure.
+// withOwnServer starts one of servers, if enough files may be open for the polls, and stops it
+// after measure.
 func withOwnServer(j Job, name, arg string, measure func(*server) (Result, error)) (Result, error) {
 	if err := allowOpenFiles(j.Params["parked"]); err != nil {
 		return Result{}, err

@@ -105,7 +105,8 @@ func (c *custom) latest(x *call) (s metricList, problem string) {
 	return c.last, problem
 }
 
-// startCalls starts a call of each custom source in a list. The result is nil for the other sources.
+// startCalls starts a call of each custom source in a list. The result is nil for the other
+// sources.
 func startCalls(all []*entry) []*call {
 	calls := make([]*call, len(all))
 	for i, e := range all {

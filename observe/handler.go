@@ -70,8 +70,8 @@ func (h *Handler) serveSnapshot(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, h.snapshot.get(h.registry))
 }
 
-// snapshotCache caches a snapshot for a second, or longer if needed to keep the time spent on snapshots
-// below 5 %.
+// snapshotCache caches a snapshot for a second, or longer if needed to keep the time spent on
+// snapshots below 5 %.
 type snapshotCache struct {
 	lock     chan struct{} // capacity 1: the sender may use the other fields
 	snapshot Snapshot

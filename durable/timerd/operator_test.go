@@ -28,8 +28,8 @@ func readFile(t *testing.T, path string) string {
 	return string(text)
 }
 
-// scrapeMetrics returns what a timerd publishes that has made a callback, run a schedule and answered a
-// request.
+// scrapeMetrics returns what a timerd publishes that has made a callback, run a schedule and
+// answered a request.
 func scrapeMetrics(t *testing.T) string {
 	addr := serveTimerd(t, noEnv)
 	ask := func(method, path, body string) string {
@@ -67,8 +67,8 @@ type operatorDashboard struct {
 	}
 }
 
-// Every metric in the dashboard and in the alerts is one that timerd publishes, and each query of the
-// dashboard selects series that it publishes.
+// Every metric in the dashboard and in the alerts is one that timerd publishes, and each query of
+// the dashboard selects series that it publishes.
 func TestOperatorQueries(t *testing.T) {
 	text := scrapeMetrics(t)
 	types := map[string]string{}
@@ -255,7 +255,8 @@ func containerEnv(t *testing.T, stage string) func(string) string {
 }
 
 // The container file's build command makes a static binary, which runs without any file of the
-// system. Where the packages have only been built with cgo it takes a minute, so it needs LIMBO_LONG=1.
+// system. Where the packages have only been built with cgo it takes a minute, so it needs
+// LIMBO_LONG=1.
 func TestContainerBinary(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the container is for Linux")

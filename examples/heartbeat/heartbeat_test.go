@@ -81,7 +81,7 @@ func TestSwarm(t *testing.T) {
 }
 
 // Each fault that the swarm finds is printed and sets the exit status.
-func TestJudge(t *testing.T) {
+func TestCheckResults(t *testing.T) {
 	const idle = time.Second
 	start := time.Now()
 	at := start.Add
@@ -105,7 +105,7 @@ func TestJudge(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
 			w := &swarm{clients: []client{c.client}}
-			require.Equal(t, c.ok, w.summarize(idle, &out))
+			require.Equal(t, c.ok, w.checkResults(idle, &out))
 			require.Contains(t, out.String(), c.says)
 			require.Equal(t, !c.ok, strings.Contains(out.String(), "FAIL"))
 		})

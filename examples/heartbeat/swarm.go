@@ -73,7 +73,7 @@ func drive(ctx context.Context, s *server, n int, silent float64, duration time.
 		case <-ended:
 		}
 		row()
-		return w.summarize(s.idle, out)
+		return w.checkResults(s.idle, out)
 	}
 }
 
@@ -146,12 +146,12 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// summarize reports whether the server behaved correctly. A drop is early if it comes sooner than the
-// idle limit after the client began to send the last line that was answered: the server can only
-// have read that line later, so its limit ended later still. An unanswered line does not count,
-// because the server may have had no time to read it. If this machine kept a client from sending
-// for an idle limit, the client may be dropped at any time after that.
-func (w *swarm) summarize(idle time.Duration, out io.Writer) bool {
+// checkResults reports whether the server behaved correctly. A drop is early if it comes sooner than
+// the idle limit after the client began to send the last line that was answered: the server can
+// only have read that line later, so its limit ended later still. An unanswered line does not
+// count, because the server may have had no time to read it. If this machine kept a client from
+// sending for an idle limit, the client may be dropped at any time after that.
+func (w *swarm) checkResults(idle time.Duration, out io.Writer) bool {
 	var silent, dropped, kept, early, talkers, stalled, talkersDropped, failed int
 	var firstErr error
 	var late, latest time.Duration

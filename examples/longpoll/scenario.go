@@ -192,7 +192,8 @@ func (p *run) waiting() (n int) {
 	return n
 }
 
-// waitUntilIdle returns when no poll is in transit to or from a node. No new polls begin at this time.
+// waitUntilIdle returns when no poll is in transit to or from a node. No new polls begin at this
+// time.
 func (p *run) waitUntilIdle(ctx context.Context) error {
 	for end := time.Now().Add(stepTimeout); ; {
 		inFlight := p.pollers.inFlight.Load()

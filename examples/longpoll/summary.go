@@ -36,8 +36,8 @@ func (p *poller) hasSeen(numbers []int) bool {
 	return len(numbers) == 0 || len(p.seen) > 0 && p.seen[len(p.seen)-1] >= numbers[len(numbers)-1]
 }
 
-// countMissed counts the events that a poller missed, and those that it saw again or out of order. A
-// poller must see every confirmed event; it may see others.
+// countMissed counts the events that a poller missed, and those that it saw again or out of order.
+// A poller must see every confirmed event; it may see others.
 func countMissed(seen, confirmed []int) (missed, repeated int) {
 	for i := 1; i < len(seen); i++ {
 		if seen[i] <= seen[i-1] {

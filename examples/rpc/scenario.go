@@ -43,10 +43,10 @@ type plannedCall struct {
 	cancel  time.Duration // after which its caller gives up; 0: never
 }
 
-// leadTimes returns, for each try, how long no call ends, so that all of them are in flight at once:
-// several times as long as it takes to make them. Timeouts start when a call is made, so the lead
-// has to be guessed in advance; on a busy machine it may be too short, and then the next try has
-// twice the time.
+// leadTimes returns, for each try, how long no call ends, so that all of them are in flight at
+// once: several times as long as it takes to make them. Timeouts start when a call is made, so the
+// lead has to be guessed in advance; on a busy machine it may be too short, and then the next try
+// has twice the time.
 func leadTimes(inFlight int) func(try int) time.Duration {
 	return func(try int) time.Duration {
 		return (2*time.Second + time.Duration(inFlight)*10*time.Microsecond) << try

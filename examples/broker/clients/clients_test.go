@@ -32,8 +32,8 @@ func newCluster(change ...func(*cluster.Config)) (*cluster.Cluster, error) {
 	return cluster.New(cfg)
 }
 
-// quickFaultDetection makes the cluster notice faults within a second. On a machine that stalls, this
-// causes further faults, which the programs must also survive.
+// quickFaultDetection makes the cluster notice faults within a second. On a machine that stalls,
+// this causes further faults, which the programs must also survive.
 func quickFaultDetection(cfg *cluster.Config) {
 	cfg.ReplicaLag, cfg.Meta.BrokerSession = 500*time.Millisecond, time.Second
 }

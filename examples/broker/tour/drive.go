@@ -99,8 +99,8 @@ func (d *drive) problem(format string, args ...any) {
 	d.problems.Add(format, args...)
 }
 
-// QuickFaultDetection makes brokers notice each other's faults within one or two seconds; the defaults are
-// as long as Kafka's.
+// QuickFaultDetection makes brokers notice each other's faults within one or two seconds; the
+// defaults are as long as Kafka's.
 func QuickFaultDetection(cfg *cluster.Config) {
 	cfg.ReplicaLag, cfg.Meta.BrokerSession = time.Second, 2*time.Second
 }
@@ -119,8 +119,8 @@ func Run(cfg cluster.Config, l Load, page *livepage.Page, asJSON bool, stdout, s
 	})
 }
 
-// runLoad starts a cluster, drives it for as long as l and the scenarios say or until ctx ends, shuts it
-// down while polls are parked, and summarizes the run.
+// runLoad starts a cluster, drives it for as long as l and the scenarios say or until ctx ends,
+// shuts it down while polls are parked, and summarizes the run.
 func runLoad(ctx context.Context, cfg cluster.Config, l Load, page *livepage.Page, live io.Writer) (*summary, error) {
 	before := runtime.NumGoroutine()
 

@@ -92,8 +92,8 @@ func (p *partitionLedger) ackedAt(offset int64) time.Duration {
 	return p.times[offset]
 }
 
-// checkOffsetLocked compares an offset reported for record n with the one reported before. It returns
-// false for a record that was never sent.
+// checkOffsetLocked compares an offset reported for record n with the one reported before. It
+// returns false for a record that was never sent.
 func (p *partitionLedger) checkOffsetLocked(n uint64, offset int64) bool {
 	if n >= p.sent {
 		p.neverSent++

@@ -6,12 +6,13 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/broker"
 )
 
-// A fetch missed its wake-up if it expired although a record that it waits for had been acknowledged long
-// before: a wake-up was lost. This is decided where the fetch expires, by the time at which it was
-// due. The latency of its response proves nothing, least of all on a busy machine.
+// A fetch missed its wake-up if it expired although a record that it waits for had been
+// acknowledged long before: a wake-up was lost. This is decided where the fetch expires, by the
+// time at which it was due. The latency of its response proves nothing, least of all on a busy
+// machine.
 
-// maxWakeUp is how long fetches may still wait after their record is acknowledged, on a machine that
-// does not stall.
+// maxWakeUp is how long fetches may still wait after their record is acknowledged, on a machine
+// that does not stall.
 const maxWakeUp = time.Second
 
 // checkExpired checks an expired fetch of a consumer.

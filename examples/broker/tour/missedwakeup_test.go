@@ -9,8 +9,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/broker"
 )
 
-// A fetch has missed its wake-up if, when it was due, its record had been available for longer than maxWakeUp
-// plus the longest stall.
+// A fetch has missed its wake-up if, when it was due, its record had been available for longer than
+// maxWakeUp plus the longest stall.
 func TestMissedWakeUp(t *testing.T) {
 	const ms = time.Millisecond
 	const index = 3

@@ -53,7 +53,8 @@ func newTour(d *drive, printf func(string, ...any)) *tour {
 	return &tour{d: d, cluster: d.cluster, printf: printf, rng: rand.New(rand.NewPCG(d.load.Seed, 0))}
 }
 
-// scenarioTimeout limits the waits for the effect of a fault and for the cluster to be healthy again.
+// scenarioTimeout limits the waits for the effect of a fault and for the cluster to be healthy
+// again.
 const scenarioTimeout = time.Minute
 
 func (t *tour) run(ctx context.Context) {
@@ -89,7 +90,8 @@ func (t *tour) run(ctx context.Context) {
 	}
 }
 
-// faultFreeSince reports whether the last fault ended before the given time since the drive's start.
+// faultFreeSince reports whether the last fault ended before the given time since the drive's
+// start.
 func (t *tour) faultFreeSince(since time.Duration) bool { return t.lastFault.Load() < int64(since) }
 
 // randomBroker returns a random broker except the given ones.

@@ -42,8 +42,8 @@ func Run(name string, asJSON bool, stdout, stderr io.Writer, run func(out io.Wri
 	return 0
 }
 
-// goroutinesTimeout is how long Goroutines waits for goroutines that have been stopped and are about to
-// return.
+// goroutinesTimeout is how long Goroutines waits for goroutines that have been stopped and are
+// about to return.
 const goroutinesTimeout = time.Minute
 
 // Goroutines returns how many more goroutines there are than before. It waits up to a minute for

@@ -40,8 +40,8 @@ func (s Summary) ok() bool {
 	return s.Early == 0 && s.Lost == 0 && s.RanAfterCancel == 0 && s.AcknowledgedTwice == 0 && s.LeftBehind == 0 && s.Schedules.ok()
 }
 
-// check evaluates the history. dead are the keys of the dead letters, and infos the schedules at the
-// end. It records the keys with errors, for print.
+// check evaluates the history. dead are the keys of the dead letters, and infos the schedules at
+// the end. It records the keys with errors, for print.
 func (h *history) check(dead map[string]bool, infos []client.ScheduleInfo) Summary {
 	h.mu.Lock()
 	defer h.mu.Unlock()

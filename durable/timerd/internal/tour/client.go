@@ -30,9 +30,9 @@ func newClient(base string) (*client.Client, error) {
 	})
 }
 
-// retry repeats f, which makes a request, until the store answers, because the proxy injects faults.
-// Answers include that a timer or schedule does not exist and that timerd cannot read it; the check
-// judges them.
+// retry repeats f, which makes a request, until the store answers, because the proxy injects
+// faults. Answers include that a timer or schedule does not exist and that timerd cannot read it;
+// the check judges them.
 func retry(ctx context.Context, f func() error) error {
 	for {
 		err := f()

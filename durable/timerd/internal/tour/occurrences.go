@@ -11,8 +11,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-// scheduleLifecycle is the lifecycle of one schedule, from its creation to its deletion. Times are in
-// microseconds.
+// scheduleLifecycle is the lifecycle of one schedule, from its creation to its deletion. Times are
+// in microseconds.
 type scheduleLifecycle struct {
 	key     int
 	puts    []*scheduleStep // created and replaced it
@@ -152,8 +152,8 @@ func (h *history) checkSchedules(dead map[string]bool, infos []client.ScheduleIn
 	return sum
 }
 
-// check adds one schedule to sum. recreated reports whether the schedule has the key of an earlier one,
-// whose occurrences may have ended under it.
+// check adds one schedule to sum. recreated reports whether the schedule has the key of an earlier
+// one, whose occurrences may have ended under it.
 func (s *scheduleLifecycle) check(sum *ScheduleSummary, info *client.ScheduleInfo, dead map[int64]bool, recreated bool) {
 	ran, ended := 0, 0
 	for at, o := range s.planned {

@@ -77,8 +77,8 @@ type planner struct {
 	ops    []op
 }
 
-// planTimers returns the operations of scheduler i in order of time; operations on one key are in the
-// order in which they must be done.
+// planTimers returns the operations of scheduler i in order of time; operations on one key are in
+// the order in which they must be done.
 func (l load) planTimers(i int) []op {
 	p := planner{load: l, rng: rand.New(rand.NewPCG(l.Seed, uint64(i))), next: i + 1}
 	common := rand.New(rand.NewPCG(l.Seed, 1<<32)) // all schedulers have the same bursts

@@ -145,9 +145,9 @@ func (p *proxy) serve(client net.Conn, rng *rand.Rand) {
 	}
 }
 
-// deliverLate delivers, after a delay, the data that was read and the data that the client sends until
-// it closes. If cut is set, deliverLate closes the client's connection at once; otherwise the client
-// waits for a reply until it gives up or the delay ends.
+// deliverLate delivers, after a delay, the data that was read and the data that the client sends
+// until it closes. If cut is set, deliverLate closes the client's connection at once; otherwise the
+// client waits for a reply until it gives up or the delay ends.
 func (p *proxy) deliverLate(client, server net.Conn, first []byte, cut bool, rng *rand.Rand) {
 	p.counts.late.Add(1)
 	held := bytes.NewBuffer(bytes.Clone(first))
@@ -173,8 +173,8 @@ func halfClose(server net.Conn) {
 	_, _ = io.Copy(io.Discard, server)
 }
 
-// duplicate returns a function that delivers requests a second time, a little later over a connection
-// of its own, and drops the replies.
+// duplicate returns a function that delivers requests a second time, a little later over a
+// connection of its own, and drops the replies.
 func (p *proxy) duplicate(rng *rand.Rand) (send func([]byte), end func()) {
 	server, err := net.Dial("tcp", p.server)
 	if err != nil {

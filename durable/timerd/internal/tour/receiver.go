@@ -92,7 +92,8 @@ func (rc *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// endlessReplies has the parts of the answers that do not end: the beginning, and the part that repeats.
+// endlessReplies has the parts of the answers that do not end: the beginning, and the part that
+// repeats.
 var endlessReplies = map[mode][2]string{
 	modeHang:    {},
 	modeTrickle: {"HTTP/1.1 200 OK\r\nX-Trickle: ", "x"},

@@ -122,8 +122,8 @@ func run(ctx context.Context, o Options) (s Summary, err error) {
 	return s, err
 }
 
-// execute starts the processes, runs the schedulers, injects the faults, waits until no work is left,
-// and checks.
+// execute starts the processes, runs the schedulers, injects the faults, waits until no work is
+// left, and checks.
 func (t *tour) execute(ctx context.Context) (s Summary, err error) {
 	if err := t.fleet.start(ctx); err != nil {
 		return s, err
@@ -240,8 +240,8 @@ func (t *tour) repeat(ctx context.Context, wait time.Duration, f func() (done bo
 	}
 }
 
-// activeSchedules returns how many schedules have not ended: a planned time is ahead, or has passed without
-// an occurrence. A schedule shows as overdue only after a second.
+// activeSchedules returns how many schedules have not ended: a planned time is ahead, or has passed
+// without an occurrence. A schedule shows as overdue only after a second.
 func (t *tour) activeSchedules(ctx context.Context) (n int, err error) {
 	if wait := time.Until(t.start.Add(t.Span + 1100*time.Millisecond)); wait > 0 {
 		return t.Schedules, nil

@@ -49,8 +49,8 @@ func runWorker(ctx context.Context, c workerConfig) error {
 	})
 }
 
-// recordBegins records when a handler begins, and takes the time first: the rest may take long, because
-// the garbage collector can delay an allocation for its whole cycle.
+// recordBegins records when a handler begins, and takes the time first: the rest may take long,
+// because the garbage collector can delay an allocation for its whole cycle.
 func recordBegins(h durable.Handler, l *ledger) durable.Handler {
 	return func(ctx context.Context, f durable.Fired) error {
 		begun := micros()
@@ -67,8 +67,8 @@ func recordBegins(h durable.Handler, l *ledger) durable.Handler {
 	}
 }
 
-// recordingStore records the acknowledgements that the store accepts, by timer ID, which it learns from
-// the claims, and the occurrences that the store creates.
+// recordingStore records the acknowledgements that the store accepts, by timer ID, which it learns
+// from the claims, and the occurrences that the store creates.
 type recordingStore struct {
 	store.Store
 	ledger *ledger

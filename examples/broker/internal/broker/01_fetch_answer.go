@@ -92,8 +92,8 @@ func (a *answer) add(topic *fetchTopic, sp kmsg.FetchResponseTopicPartition) {
 	st.Partitions = append(st.Partitions, sp)
 }
 
-// errorFor maps a partition's error to the one that this version of the request knows: a deleted topic
-// is unknown by its name, or by its id.
+// errorFor maps a partition's error to the one that this version of the request knows: a deleted
+// topic is unknown by its name, or by its id.
 func (f *fetch) errorFor(err *kerr.Error) *kerr.Error {
 	if err == kerr.UnknownTopicOrPartition && f.version >= 13 {
 		return kerr.UnknownTopicID

@@ -55,8 +55,8 @@ func (s *Server) createTopic(rt *kmsg.CreateTopicsRequestTopic, duplicate, valid
 	return created, nil
 }
 
-// topicSpec reads the requested partitions, replicas and settings of a topic. It refuses requests that this broker
-// cannot fulfil, and does not ignore any part of them.
+// topicSpec reads the requested partitions, replicas and settings of a topic. It refuses requests
+// that this broker cannot fulfil, and does not ignore any part of them.
 func topicSpec(rt *kmsg.CreateTopicsRequestTopic, cfg *Config) (meta.TopicSpec, *wire.Refusal) {
 	spec := meta.TopicSpec{Partitions: rt.NumPartitions, Replication: rt.ReplicationFactor}
 	if len(rt.ReplicaAssignment) > 0 {

@@ -18,12 +18,12 @@ import (
 // shortReplicaLag makes leaders remove lagging followers soon, and the controller fence no broker.
 func shortReplicaLag(c *Config) { longReplicaLag(c); c.ReplicaLag = 300 * time.Millisecond }
 
-// longReplicaLag disables the detection of lagging and dead brokers, so that a busy machine that stalls
-// for seconds causes no failure.
+// longReplicaLag disables the detection of lagging and dead brokers, so that a busy machine that
+// stalls for seconds causes no failure.
 func longReplicaLag(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = time.Hour, time.Hour }
 
-// returning has a shorter lag: a broker that the test has fenced notices and registers again within a
-// second, and is back in sync two seconds later.
+// returning has a shorter lag: a broker that the test has fenced notices and registers again within
+// a second, and is back in sync two seconds later.
 func returning(c *Config) { c.ReplicaLag, c.Meta.BrokerSession = 8*time.Second, 8*time.Second }
 
 // startTopic creates a topic with one partition, and waits until the cluster is whole.

@@ -22,8 +22,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/internal/network"
 )
 
-// inVirtualTime runs a test in virtual time; its brokers must be inMemory. It does not work with a kgo
-// client, which holds mutexes while it waits for the network.
+// inVirtualTime runs a test in virtual time; its brokers must be inMemory. It does not work with a
+// kgo client, which holds mutexes while it waits for the network.
 func inVirtualTime(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-782fa212/limbo/purgatory"
 )
 
-// completeParked completes a parked request: it answers the request, or ends the connection without an
-// answer if the client has disconnected or a check has panicked.
+// completeParked completes a parked request: it answers the request, or ends the connection without
+// an answer if the client has disconnected or a check has panicked.
 func completeParked(outcome purgatory.Outcome, r *wire.Reply, answer func()) {
 	switch outcome {
 	case purgatory.Completed, purgatory.Expired, purgatory.Closed:

@@ -81,8 +81,8 @@ func waitEmpty(b *testing.B, s *Server) {
 	require.Eventually(b, func() bool { return s.fetches.Len() == 0 }, 5*kafkatest.WaitLimit, 100*time.Microsecond)
 }
 
-// BenchmarkParkedFetches produces a record to a partition with many parked fetches. It measures the time
-// until the record is acknowledged, and until all fetches have been completed.
+// BenchmarkParkedFetches produces a record to a partition with many parked fetches. It measures the
+// time until the record is acknowledged, and until all fetches have been completed.
 func BenchmarkParkedFetches(b *testing.B) {
 	const parked = 100_000
 	var acked, done time.Duration

@@ -98,7 +98,8 @@ func (s *Server) assign(p *replica.Partition, t *meta.Topic, a meta.Assignment, 
 	return nil
 }
 
-// closeReplica closes a replica that is no longer assigned to this broker, because its topic was deleted.
+// closeReplica closes a replica that is no longer assigned to this broker, because its topic was
+// deleted.
 func (s *Server) closeReplica(p *replica.Partition) {
 	s.partitions.Delete(p.Key)
 	_, lost := p.Close()

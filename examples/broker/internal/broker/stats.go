@@ -33,8 +33,8 @@ func (s *Server) AddTo(t *metric.Stats) {
 	s.metrics.AddTo(t)
 }
 
-// purgatoryStats returns the statistics of the purgatories, by kind of operation. Produces include the
-// records that this broker writes itself.
+// purgatoryStats returns the statistics of the purgatories, by kind of operation. Produces include
+// the records that this broker writes itself.
 func (s *Server) purgatoryStats() map[string]purgatory.Stats {
 	stats := s.groups.Stats()
 	stats["fetch"], stats["replica_fetch"] = s.fetches.Stats(), s.followerFetches.Stats()

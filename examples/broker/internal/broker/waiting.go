@@ -83,8 +83,8 @@ func (s *Server) onEpochEnd(key meta.PartitionKey, epoch int32) {
 	s.completeFetches(watchKey{key, highWatermark})
 }
 
-// internalAppend is a delayed operation: it waits for the replication of records that this broker wrote
-// itself.
+// internalAppend is a delayed operation: it waits for the replication of records that this broker
+// wrote itself.
 type internalAppend struct {
 	p         *replica.Partition
 	epoch     int32

@@ -187,8 +187,8 @@ func (m *commit) ended(first int64, err *kerr.Error) {
 	})
 }
 
-// storeOffsetsLocked stores replicated offsets in the group, except where it has later ones: commits
-// complete in any order.
+// storeOffsetsLocked stores replicated offsets in the group, except where it has later ones:
+// commits complete in any order.
 func (g *group) storeOffsetsLocked(offsets []commitOffset, at int64) {
 	for i := range offsets {
 		o := &offsets[i]

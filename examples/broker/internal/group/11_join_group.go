@@ -175,8 +175,8 @@ func (g *group) rejoinLocked(j *joinRequest, l *deferred) {
 	g.changedLocked(l)
 }
 
-// addPendingLocked gives out an id and asks the client to join again with it. Otherwise a client that
-// retries repeatedly would leave a member behind each time.
+// addPendingLocked gives out an id and asks the client to join again with it. Otherwise a client
+// that retries repeatedly would leave a member behind each time.
 func (g *group) addPendingLocked(j *joinRequest, l *deferred) {
 	id := newMemberID(nil)
 	if !g.co.memberBytes.acquire(memberOverhead) {
@@ -290,8 +290,8 @@ func (d *delayedJoin) Complete(outcome purgatory.Outcome, _ error) {
 	})
 }
 
-// extendInitialJoinLocked extends a first round while new members arrive. The round ends when none has
-// arrived for InitialRebalanceDelay, or with the rebalance timeout.
+// extendInitialJoinLocked extends a first round while new members arrive. The round ends when none
+// has arrived for InitialRebalanceDelay, or with the rebalance timeout.
 func (g *group) extendInitialJoinLocked(d *delayedJoin, l *deferred) bool {
 	if !d.initial || len(g.members) == 0 {
 		return false

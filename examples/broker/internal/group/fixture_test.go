@@ -58,8 +58,8 @@ func (s *sent) Answer(build func() kmsg.Response) {
 	close(s.answered)
 }
 
-// withFixture runs a test with a coordinator of all groups, and checks at its end that every request
-// was answered and nothing is left.
+// withFixture runs a test with a coordinator of all groups, and checks at its end that every
+// request was answered and nothing is left.
 func withFixture(t *testing.T, test func(b *fixture), change ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,8 +134,8 @@ func (b *fixture) unhandled(req kmsg.Request) *sent {
 	return s
 }
 
-// changeHeld changes a group and returns the postponed calls, for the test to make later: a goroutine may
-// be delayed between the two.
+// changeHeld changes a group and returns the postponed calls, for the test to make later: a
+// goroutine may be delayed between the two.
 func (g *group) changeHeld(f func(l *deferred)) (makeCalls func()) {
 	var l deferred
 	g.changeLocking(f, &l)

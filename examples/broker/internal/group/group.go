@@ -76,8 +76,8 @@ func newGroup(s *shard, id string) *group {
 	}
 }
 
-// deferred collects calls that a change of a group requires and that must not be made under its lock.
-// They are made in order once the lock is free.
+// deferred collects calls that a change of a group requires and that must not be made under its
+// lock. They are made in order once the lock is free.
 type deferred struct{ calls []func() }
 
 func (l *deferred) do(f func()) { l.calls = append(l.calls, f) }

@@ -79,8 +79,8 @@ func groupOf(key []byte) (id string, ok bool) {
 	return k.Group, ok
 }
 
-// isKnownVersion reports whether this package knows the version of a key or value. kmsg must not get
-// others: it spins on some that are malformed.
+// isKnownVersion reports whether this package knows the version of a key or value. kmsg must not
+// get others: it spins on some that are malformed.
 func isKnownVersion(b []byte, newest uint16) bool {
 	return len(b) >= 2 && binary.BigEndian.Uint16(b) <= newest
 }

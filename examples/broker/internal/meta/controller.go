@@ -253,9 +253,9 @@ func (c *Controller) Fence(id int32, i Incarnation, cause string) {
 	}
 }
 
-// removeBrokerLocked removes a broker from every in-sync set in which it is not the last member. A new
-// leader must have every committed record, so a partition whose last in-sync replica leaves waits
-// for it, without a leader.
+// removeBrokerLocked removes a broker from every in-sync set in which it is not the last member. A
+// new leader must have every committed record, so a partition whose last in-sync replica leaves
+// waits for it, without a leader.
 func (c *Controller) removeBrokerLocked(next *Image, id int32) {
 	delete(c.live, id)
 	next.Nodes = slices.DeleteFunc(next.Nodes, func(n Node) bool { return n.ID == id })

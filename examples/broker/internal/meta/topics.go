@@ -8,7 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// TopicSpec is the requested partitions, replicas and settings of a topic. Zero and -1 mean the defaults.
+// TopicSpec is the requested partitions, replicas and settings of a topic. Zero and -1 mean the
+// defaults.
 type TopicSpec struct {
 	Partitions  int32
 	Replication int16

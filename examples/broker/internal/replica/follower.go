@@ -32,8 +32,9 @@ func (p *Partition) followsLocked(epoch int32) bool {
 	return !p.closed && !p.leading && p.assigned.Epoch == epoch
 }
 
-// AppendFetched appends the leader's batches, adopts its high watermark, and drops the records before its
-// log start. It returns an error at the first malformed batch, and keeps the batches before it.
+// AppendFetched appends the leader's batches, adopts its high watermark, and drops the records
+// before its log start. It returns an error at the first malformed batch, and keeps the batches
+// before it.
 func (p *Partition) AppendFetched(epoch int32, batches []byte, hw, leaderStart int64) error {
 	own := append([]byte(nil), batches...) // one copy: they are dropped at nearly the same time
 	p.mu.Lock()

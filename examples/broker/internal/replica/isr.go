@@ -24,8 +24,8 @@ type follower struct {
 	leaderEnd int64         // the leader's log end at its last fetch
 	fetchedAt time.Duration // time of its last fetch
 
-	// sessionFetchedAt is the time of the last fetch in the partition's fetch session, in which a fetch does
-	// not name an unchanged partition; nil if it is in no session.
+	// sessionFetchedAt is the time of the last fetch in the partition's fetch session, in which a
+	// fetch does not name an unchanged partition; nil if it is in no session.
 	sessionFetchedAt *atomic.Int64
 }
 
@@ -37,8 +37,8 @@ func (f *follower) lastFetch() time.Duration {
 	return max(f.fetchedAt, time.Duration(f.sessionFetchedAt.Load()))
 }
 
-// noteCaughtUpLocked is called before the log grows: followers that have the whole log were caught up
-// until now.
+// noteCaughtUpLocked is called before the log grows: followers that have the whole log were caught
+// up until now.
 func (p *Partition) noteCaughtUpLocked() {
 	now := p.uptime()
 	for _, f := range p.followers {
@@ -75,8 +75,8 @@ type FetchResult struct {
 
 // FetchedBy records that a follower fetches from offset, and so has every record before it. Its
 // last batch has epoch lastEpoch. If the two logs disagree before offset, the result has the
-// divergence point and the fetch has no other effect. sessionFetchedAt is the time of the last fetch in the
-// partition's fetch session; nil if it is in none.
+// divergence point and the fetch has no other effect. sessionFetchedAt is the time of the last
+// fetch in the partition's fetch session; nil if it is in none.
 func (p *Partition) FetchedBy(id int32, offset, start int64, epoch, lastEpoch int32, now time.Duration, sessionFetchedAt *atomic.Int64) FetchResult {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,8 +139,8 @@ func (p *Partition) lowWatermark(img *meta.Image) int64 {
 	return low
 }
 
-// ProposedISR returns the in-sync set that the leader proposes: without the replicas that have lagged for
-// too long, and with those that have caught up. ok is false if that is the current set.
+// ProposedISR returns the in-sync set that the leader proposes: without the replicas that have
+// lagged for too long, and with those that have caught up. ok is false if that is the current set.
 func (p *Partition) ProposedISR(img *meta.Image, now, lag time.Duration) (current meta.Assignment, isr []int32, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,8 +173,8 @@ func (p *Partition) ProposedISR(img *meta.Image, now, lag time.Duration) (curren
 	return p.assigned, isr, true
 }
 
-// WithdrawISR removes the replicas that ProposedISR has added: one that turns out not to be live must not
-// hold back the high watermark.
+// WithdrawISR removes the replicas that ProposedISR has added: one that turns out not to be live
+// must not hold back the high watermark.
 func (p *Partition) WithdrawISR(current meta.Assignment) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

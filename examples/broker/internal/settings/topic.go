@@ -10,8 +10,8 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/internal/meta"
 )
 
-// topicSettings are the topic settings that clients can set and that work as in Kafka. A nil value means
-// the default.
+// topicSettings are the topic settings that clients can set and that work as in Kafka. A nil value
+// means the default.
 var topicSettings = map[string]func(s *meta.Settings, value *string, cfg *Broker) error{
 	"retention.bytes": func(s *meta.Settings, value *string, cfg *Broker) error {
 		return parseNumber(&s.Retention, value, 1, cfg.Meta.RetentionBytes)
@@ -36,7 +36,8 @@ var topicSettings = map[string]func(s *meta.Settings, value *string, cfg *Broker
 	},
 }
 
-// parseNumber parses a number. -1, which means unlimited in Kafka, selects the default, as nil does.
+// parseNumber parses a number. -1, which means unlimited in Kafka, selects the default, as nil
+// does.
 func parseNumber[N int | int32 | int64](to *N, value *string, least, most N) error {
 	if *to = 0; value == nil || *value == "-1" {
 		return nil
@@ -49,8 +50,8 @@ func parseNumber[N int | int32 | int64](to *N, value *string, least, most N) err
 	return nil
 }
 
-// ignoredSettings are Kafka topic settings that have no effect here, because nothing is written to disk.
-// Programs that set them get no error: they are stored, and described with a note.
+// ignoredSettings are Kafka topic settings that have no effect here, because nothing is written to
+// disk. Programs that set them get no error: they are stored, and described with a note.
 var ignoredSettings = []string{
 	"compression.type", "delete.retention.ms", "file.delete.delay.ms", "flush.messages", "flush.ms",
 	"follower.replication.throttled.replicas", "index.interval.bytes", "leader.replication.throttled.replicas",

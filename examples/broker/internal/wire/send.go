@@ -226,8 +226,8 @@ func (c *Conn) tryWrite() error {
 	return nil
 }
 
-// OutboundCapacity returns how many of want bytes this connection may hold in a response now. When slow
-// readers use up the limit, all fetches shrink to one batch instead of waiting for them.
+// OutboundCapacity returns how many of want bytes this connection may hold in a response now. When
+// slow readers use up the limit, all fetches shrink to one batch instead of waiting for them.
 func (c *Conn) OutboundCapacity(want int) int {
 	capacity := c.srv.Limits.MaxOutboundSum - c.srv.outbound.Load()
 	return int(max(0, min(int64(want), capacity)))

@@ -122,8 +122,8 @@ func (s *Server) accept() {
 	}
 }
 
-// waitForSlot waits until the limits allow another connection. It returns false if they will not: the
-// host has its maximum number and none of them is idle, or the server ends.
+// waitForSlot waits until the limits allow another connection. It returns false if they will not:
+// the host has its maximum number and none of them is idle, or the server ends.
 func (s *Server) waitForSlot(nc net.Conn) bool {
 	host := hostOf(nc)
 	for {
