@@ -36,7 +36,7 @@ type linearCall struct {
 }
 
 type linearAnswer struct {
-	yes     bool
+	ok      bool
 	outcome purgatory.Outcome
 }
 
@@ -64,7 +64,7 @@ var sequentialModel = porcupine.Model{
 				return false, s
 			}
 			s.watched = true
-			if !a.yes {
+			if !a.ok {
 				return true, s
 			}
 			ok, s := s.end(purgatory.Completed)
@@ -73,7 +73,7 @@ var sequentialModel = porcupine.Model{
 			s.ready = true
 			return true, s
 		case callCheck:
-			if !a.yes {
+			if !a.ok {
 				// A check may be left to another goroutine, regardless of the condition.
 				// TestLinearizable asserts at the end that the check was made.
 				return true, s
@@ -82,10 +82,10 @@ var sequentialModel = porcupine.Model{
 			return ok && s.ready, after
 		case callComplete:
 			ok, after := s.end(purgatory.Completed)
-			return ok == a.yes, after
+			return ok == a.ok, after
 		case callCancel:
 			ok, after := s.end(purgatory.Cancelled)
-			return ok == a.yes, after
+			return ok == a.ok, after
 		case callExpire:
 			return s.end(purgatory.Expired)
 		case callOutcome:
@@ -172,11 +172,11 @@ func TestLinearizable(t *testing.T) {
 
 // round is one operation, and the data that its goroutines share.
 type round struct {
-	t       *testing.T
-	p       *purgatory.Purgatory[int]
-	id      int
-	timeout time.Duration
-	quiet   bool // only its timeout ends the operation
+	t           *testing.T
+	p           *purgatory.Purgatory[int]
+	id          int
+	timeout     time.Duration
+	timeoutOnly bool // only its timeout ends the operation
 
 	request request
 	handle  atomic.Pointer[purgatory.Pending] // nil until TryCompleteElseWatch has returned
@@ -188,16 +188,16 @@ type round struct {
 // run makes the round's calls and returns when the operation has ended.
 func (r *round) run(logs []*history, wheel *history) {
 	rnd := rand.New(rand.NewPCG(uint64(r.id), 7))
-	r.quiet = rnd.IntN(3) == 0
+	r.timeoutOnly = rnd.IntN(3) == 0
 	r.timeout = purgatory.NoTimeout
-	if r.quiet || rnd.IntN(2) == 0 {
+	if r.timeoutOnly || rnd.IntN(2) == 0 {
 		r.timeout = time.Duration(rnd.IntN(60)-5) * time.Microsecond
 	}
 	begun := time.Since(wheel.base)
 	r.request.end = func(o purgatory.Outcome) {
 		if o == purgatory.Expired {
 			wheel.calls = append(wheel.calls, porcupine.Operation{
-				ClientId: wheel.client, Input: linearCall{r.id, callExpire}, Output: linearAnswer{yes: true},
+				ClientId: wheel.client, Input: linearCall{r.id, callExpire}, Output: linearAnswer{ok: true},
 				Call: int64(begun), Return: int64(time.Since(wheel.base)),
 			})
 		}
@@ -224,7 +224,7 @@ func (r *round) run(logs []*history, wheel *history) {
 		require.NotZero(r.t, r.outcome.Load(), "P2: round %d: the condition held, a check was asked for, and none was made", r.id)
 	}
 	if h := r.handle.Load(); h != nil && !h.IsZero() {
-		logs[0].do(r.id, callCancel, func() linearAnswer { return linearAnswer{yes: h.Cancel(nil)} })
+		logs[0].do(r.id, callCancel, func() linearAnswer { return linearAnswer{ok: h.Cancel(nil)} })
 	}
 	<-r.ended
 	logs[0].do(r.id, callOutcome, r.read)
@@ -237,7 +237,7 @@ func (r *round) watch() linearAnswer {
 	}
 	r.handle.Store(&h)
 	// It may have expired within the call.
-	return linearAnswer{yes: h.IsZero() && purgatory.Outcome(r.outcome.Load()) == purgatory.Completed}
+	return linearAnswer{ok: h.IsZero() && purgatory.Outcome(r.outcome.Load()) == purgatory.Completed}
 }
 
 func (r *round) read() linearAnswer {
@@ -246,7 +246,7 @@ func (r *round) read() linearAnswer {
 
 // step makes one call, or none.
 func (r *round) step(log *history, rnd *rand.Rand) {
-	if r.quiet {
+	if r.timeoutOnly {
 		for range rnd.IntN(100) {
 			runtime.Gosched()
 		}
@@ -254,24 +254,24 @@ func (r *round) step(log *history, rnd *rand.Rand) {
 		return
 	}
 	h := r.handle.Load()
-	ends := h != nil && !h.IsZero() && rnd.IntN(4) == 0
+	mayEnd := h != nil && !h.IsZero() && rnd.IntN(4) == 0
 	switch rnd.IntN(6) {
 	case 0:
 		log.do(r.id, callReady, func() linearAnswer { r.request.ready.Store(true); return linearAnswer{} })
 	case 1, 2:
 		ready := r.request.ready.Load()
 		key := 1 + rnd.IntN(2)
-		log.do(r.id, callCheck, func() linearAnswer { return linearAnswer{yes: r.p.CheckAndComplete(key) > 0} })
+		log.do(r.id, callCheck, func() linearAnswer { return linearAnswer{ok: r.p.CheckAndComplete(key) > 0} })
 		if ready {
 			r.checked.Store(true)
 		}
 	case 3:
-		if ends {
-			log.do(r.id, callComplete, func() linearAnswer { return linearAnswer{yes: h.ForceComplete()} })
+		if mayEnd {
+			log.do(r.id, callComplete, func() linearAnswer { return linearAnswer{ok: h.ForceComplete()} })
 		}
 	case 4:
-		if ends {
-			log.do(r.id, callCancel, func() linearAnswer { return linearAnswer{yes: h.Cancel(nil)} })
+		if mayEnd {
+			log.do(r.id, callCancel, func() linearAnswer { return linearAnswer{ok: h.Cancel(nil)} })
 		}
 	case 5:
 		log.do(r.id, callOutcome, r.read)
@@ -281,7 +281,7 @@ func (r *round) step(log *history, rnd *rand.Rand) {
 // The search finds violations: two calls that both report that they ended the operation, a
 // cancel that failed although nothing had happened, an outcome that no call decided.
 func TestLinearizableFindsViolations(t *testing.T) {
-	yes, no := linearAnswer{yes: true}, linearAnswer{}
+	yes, no := linearAnswer{ok: true}, linearAnswer{}
 	type step struct {
 		call   call
 		answer linearAnswer

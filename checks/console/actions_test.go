@@ -169,7 +169,7 @@ func TestLogin(t *testing.T) {
 	require.Eventually(t, func() bool { // the page reloads in the meantime
 		asked, err := chromedp.Run(x.Ctx, chromedp.Evaluate[bool](`Boolean(document.querySelector("dialog.login")) && !document.querySelector(".edit, .schedule")`))
 		return err == nil && asked
-	}, patience, 50*time.Millisecond)
+	}, waitLimit, 50*time.Millisecond)
 }
 
 // The page shows a lost connection, and reconnects. A hidden tab has no stream.
@@ -190,7 +190,7 @@ func TestConnection(t *testing.T) {
 	}
 	hide("true")
 	x.Until(state + ` === "paused while hidden"`)
-	require.Eventually(t, func() bool { return site.streams.Load() == 0 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return site.streams.Load() == 0 }, waitLimit, 10*time.Millisecond)
 	hide("false")
 	x.Until(state + ` === "live"`)
 }

@@ -22,8 +22,8 @@ import (
 
 var background = context.Background()
 
-// patience limits the wait for another process.
-const patience = time.Minute
+// waitLimit limits the wait for another process.
+const waitLimit = time.Minute
 
 func TestMain(m *testing.M) {
 	code := chrome.Main(m)
@@ -36,7 +36,7 @@ type tab struct{ chrome.Tab }
 
 func openTab(t *testing.T, address string) tab {
 	t.Helper()
-	return tab{chrome.Open(t, chrome.Browser(t), patience, chromedp.EmulateViewport(1400, 900), chromedp.Navigate(address))}
+	return tab{chrome.Open(t, chrome.Browser(t), waitLimit, chromedp.EmulateViewport(1400, 900), chromedp.Navigate(address))}
 }
 
 func eval[V any](x tab, expression string) V {

@@ -66,7 +66,7 @@ func TestTimersChangeDuringBulk(t *testing.T) {
 	s.waiting("order/", 600)
 	x := openTab(t, s.console(console.Options{}).address)
 	var changed atomic.Bool
-	gone := make(chan string, 1)
+	cancelledKey := make(chan string, 1)
 	s.engine.beforeCancel = func(keys []string) {
 		if changed.Swap(true) {
 			return
@@ -77,7 +77,7 @@ func TestTimersChangeDuringBulk(t *testing.T) {
 			t.Error(err)
 		}
 		s.waiting("other/", 20)
-		gone <- key
+		cancelledKey <- key
 	}
 	x.view("#/timers?state=waiting&prefix=order/")
 	x.click("[data-action=all-cancel]", "")
@@ -87,7 +87,7 @@ func TestTimersChangeDuringBulk(t *testing.T) {
 	x.Until(`document.querySelector(".job .badge").textContent === "done"`)
 	x.shows("1 timer changed before the action came to them")
 	x.click(".job summary", "")
-	x.Until(`document.querySelector(".job .keys li")?.textContent === ` + quote(<-gone))
+	x.Until(`document.querySelector(".job .keys li")?.textContent === ` + quote(<-cancelledKey))
 	require.Equal(t, 20, s.stats().Waiting, "others are as they were")
 }
 

@@ -49,9 +49,9 @@ func (m millionSeed) run(t *testing.T, on func(*testing.T, func(*scene), func(*t
 	}, func(t *testing.T, d *daemon) {
 		before := d.peakMemory()
 		testMillion(t, d, m.waiting, m.dead)
-		if most := d.peakMemory(); big && most > 0 {
-			t.Logf("timerd's memory: %d MiB at its start, %d MiB at most", before>>20, most>>20)
-			require.LessOrEqual(t, most-before, 100_000_000+cache<<20)
+		if peak := d.peakMemory(); big && peak > 0 {
+			t.Logf("timerd's memory: %d MiB at its start, %d MiB at most", before>>20, peak>>20)
+			require.LessOrEqual(t, peak-before, 100_000_000+cache<<20)
 		}
 	}, flags...)
 }
@@ -117,7 +117,7 @@ func testMillion(t *testing.T, d *daemon, waiting, dead int) {
 	require.NoError(t, chromedp.Cancel(x.Ctx)) // closes the tab
 
 	x = openTab(t, d.address+"#/bulk") // in the session of the first tab
-	x.Patience = 10 * patience
+	x.WaitLimit = 10 * waitLimit
 	x.Until(`document.querySelector(".job .badge")`)
 	step("another tab: " + eval[string](x, changed+"[0]"))
 	x.Until(`document.querySelector(".job .badge").textContent === "done"`)

@@ -151,7 +151,7 @@ func TestRunningTimer(t *testing.T) {
 	worker := s.run(func(durable.Fired) (error, bool) { return nil, false })
 	s.schedule(durable.Timer{Key: "video/1"})
 	x := openTab(t, s.console(console.Options{}).address)
-	require.Eventually(t, func() bool { return s.stats().Leased == 1 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return s.stats().Leased == 1 }, waitLimit, 10*time.Millisecond)
 	x.view("#/timers?state=running")
 	x.Until(fmt.Sprintf(`document.querySelector("tbody tr").textContent.includes(%s)`, quote(worker.Name())))
 	x.click("tbody a", "video/1")
@@ -237,7 +237,7 @@ func TestOverviewScreenshots(t *testing.T) {
 	s.heartbeat("orders-4.example.org-1f00c3d1")
 	s.busy("orders-1.example.org", "orders-2.example.org", "orders-3.example.org")
 	x := openTab(t, s.console(console.Options{}).address)
-	x.Patience = 2 * time.Minute
+	x.WaitLimit = 2 * time.Minute
 	x.Until(`performance.now() > 50000`)
 	for _, width := range []int64{390, 1400, 2560} {
 		for _, scheme := range []string{"light", "dark"} {

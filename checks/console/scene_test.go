@@ -172,7 +172,7 @@ func (s *scene) realistic() {
 			require.Eventually(s.t, func() bool {
 				info, err := s.timers.GetSchedule(background, key)
 				return err == nil && info.Counts.Done+info.Counts.Dead == i+1
-			}, patience, 5*time.Millisecond)
+			}, waitLimit, 5*time.Millisecond)
 		}
 	}
 	require.NoError(s.t, s.timers.PauseSchedule(background, "billing/close-month", "the ledger is being migrated until Monday"))

@@ -474,7 +474,7 @@ func TestRunningCallback(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := d.client.Get(background, "video/1")
 			return errors.Is(err, client.ErrNotFound)
-		}, patience, 10*time.Millisecond)
+		}, waitLimit, 10*time.Millisecond)
 	}, "-workers", "4", "-allow", "127.0.0.1/32", "-lease", "1h") // so that the lease does not end the callback
 }
 
@@ -483,7 +483,7 @@ func within(t *testing.T, event <-chan struct{}, name string) {
 	t.Helper()
 	select {
 	case <-event:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		require.FailNow(t, "waited in vain for "+name)
 	}
 }

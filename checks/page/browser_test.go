@@ -20,22 +20,22 @@ import (
 
 var background = context.Background()
 
-// patience limits the wait for another process.
-const patience = time.Minute
+// waitLimit limits the wait for another process.
+const waitLimit = time.Minute
 
 func TestMain(m *testing.M) { os.Exit(chrome.Main(m)) }
 
 func openTab(t *testing.T, browser context.Context, actions ...chromedp.Action[chromedp.Void]) chrome.Tab {
 	t.Helper()
-	return chrome.Open(t, browser, patience, actions...)
+	return chrome.Open(t, browser, waitLimit, actions...)
 }
 
 // site is a server of a registry's page.
 type site struct {
-	handler atomic.Pointer[observe.Handler]  // handles all requests
-	spoil   atomic.Pointer[strings.Replacer] // replaces words in responses, if not nil
-	server  *http.Server
-	address string
+	handler  atomic.Pointer[observe.Handler]  // handles all requests
+	replacer atomic.Pointer[strings.Replacer] // replaces words in responses, if not nil
+	server   *http.Server
+	address  string
 }
 
 // startSite serves a registry at a loopback address.
@@ -46,9 +46,9 @@ func startSite(t *testing.T, r *observe.Registry, address string) *site {
 	s := &site{address: listener.Addr().String()}
 	s.handler.Store(observe.NewHandler(r))
 	s.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if spoil := s.spoil.Load(); spoil != nil {
+		if replacer := s.replacer.Load(); replacer != nil {
 			r.Header.Del("Accept-Encoding")
-			w = spoiled{w, spoil}
+			w = replacingWriter{w, replacer}
 		}
 		s.handler.Load().ServeHTTP(w, r)
 	})}
@@ -57,18 +57,18 @@ func startSite(t *testing.T, r *observe.Registry, address string) *site {
 	return s
 }
 
-// spoiled replaces words in a response.
-type spoiled struct {
+// replacingWriter replaces words in a response.
+type replacingWriter struct {
 	http.ResponseWriter
 	words *strings.Replacer
 }
 
-func (w spoiled) Write(b []byte) (int, error) {
+func (w replacingWriter) Write(b []byte) (int, error) {
 	_, err := w.words.WriteString(w.ResponseWriter, string(b))
 	return len(b), err
 }
 
-func (w spoiled) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w replacingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // stop ends the streams, and the connections. It may be called before the test ends.
 func (s *site) stop() {

@@ -231,7 +231,7 @@ func testHostile(t *testing.T, browser context.Context) {
 	}
 	r := observe.New()
 	p := newPurgatory(t)
-	var spoil []string
+	var replacer []string
 	for i, name := range hostile {
 		add(t, r, name, observe.Purgatory(p, nil))
 		// A source has no such kinds and metrics. They are inserted on the way to the page.
@@ -245,12 +245,12 @@ func testHostile(t *testing.T, browser context.Context) {
 		asJSON, err := json.Marshal(name)
 		require.NoError(t, err)
 		for _, word := range []string{"kind_", "metric_", "label_", "odd_"} {
-			spoil = append(spoil, word+letter, string(asJSON[1:len(asJSON)-1]))
+			replacer = append(replacer, word+letter, string(asJSON[1:len(asJSON)-1]))
 		}
 		watch(t, p, time.Hour, name, strings.Repeat(name, 1<<16/len(name)))
 	}
 	s := startSite(t, r, "127.0.0.1:0")
-	s.spoil.Store(strings.NewReplacer(spoil...))
+	s.replacer.Store(strings.NewReplacer(replacer...))
 	x := visit(t, browser, s, "")
 	x.Until(rows("Oldest operations") + fmt.Sprintf(` === %d`, len(hostile)))
 	x.Until(rows("Hottest keys") + ` > 10`)
@@ -543,7 +543,7 @@ func testKeyboard(t *testing.T, browser context.Context) {
 
 // The wheel's timers move down a level while the page is open.
 func testCascades(t *testing.T, browser context.Context) {
-	look := func(t *testing.T, motion string) chrome.Tab {
+	openWheel := func(t *testing.T, motion string) chrome.Tab {
 		r := observe.New()
 		w := newWheel(t, timingwheel.Options{Tick: 10 * time.Millisecond, WheelSize: 4})
 		add(t, r, "w", observe.Wheel(w))
@@ -561,13 +561,13 @@ func testCascades(t *testing.T, browser context.Context) {
 	const moves = `/[1-9]/.test([...document.querySelectorAll(".tiles dt")].find(e => e.textContent === "cascaded").nextSibling.textContent)`
 	t.Run("seen", func(t *testing.T) {
 		t.Parallel()
-		x := look(t, "no-preference")
+		x := openWheel(t, "no-preference")
 		x.Until(moves + ` && window.fell > 0`)
 		x.Until(`window.landed > 0`) // they do not pile up
 	})
 	t.Run("not if motion is to be reduced", func(t *testing.T) {
 		t.Parallel()
-		x := look(t, "reduce")
+		x := openWheel(t, "reduce")
 		x.Until(moves + ` && window.seen >= 3`)
 		require.Zero(t, chrome.Eval[int](x, `window.fell`))
 	})
@@ -678,11 +678,11 @@ type broken struct{}
 func (broken) Stats() timingwheel.Stats    { return timingwheel.Stats{Pending: 3} }
 func (broken) Levels() []timingwheel.Level { panic("no levels") }
 
-// waits is an operation that waits until it is completed or expires.
-type waits struct{}
+// neverCompletes is an operation that waits until it is completed or expires.
+type neverCompletes struct{}
 
-func (waits) TryComplete() bool                 { return false }
-func (waits) Complete(purgatory.Outcome, error) {}
+func (neverCompletes) TryComplete() bool                 { return false }
+func (neverCompletes) Complete(purgatory.Outcome, error) {}
 
 func newPurgatory(t *testing.T) *purgatory.Purgatory[string] {
 	t.Helper()
@@ -694,7 +694,7 @@ func newPurgatory(t *testing.T) *purgatory.Purgatory[string] {
 
 func watch(t *testing.T, p *purgatory.Purgatory[string], timeout time.Duration, keys ...string) purgatory.Pending {
 	t.Helper()
-	h, err := p.TryCompleteElseWatch(background, waits{}, timeout, keys...)
+	h, err := p.TryCompleteElseWatch(background, neverCompletes{}, timeout, keys...)
 	require.NoError(t, err)
 	return h
 }

@@ -64,9 +64,9 @@ func newScene(t *testing.T) *scene {
 		_, err := s.registry.Add(x.name, x.source)
 		require.NoError(t, err)
 	}
-	s.work(s.fetchesCome)
-	s.work(s.callsCome)
-	s.work(s.sessionsCome)
+	s.work(s.addFetches)
+	s.work(s.addCalls)
+	s.work(s.addSessions)
 	t.Cleanup(func() {
 		close(s.quit)
 		s.done.Wait()
@@ -100,7 +100,7 @@ func partition(skew float64) string {
 	return fmt.Sprintf("orders-%d", int(rand.ExpFloat64()*skew))
 }
 
-func (s *scene) fetchesCome(int) {
+func (s *scene) addFetches(int) {
 	for s.fetches.Len() < 10_000 {
 		keys := []string{partition(40)}
 		for rand.IntN(3) == 0 {
@@ -114,7 +114,7 @@ func (s *scene) fetchesCome(int) {
 	s.fetches.CheckAndComplete(partition(40))
 }
 
-func (s *scene) callsCome(round int) {
+func (s *scene) addCalls(round int) {
 	for i := range uint64(4) {
 		id := uint64(round)*4 + i
 		_ = s.calls.Go(id, 3*time.Second, func() error { return nil }, func(string, error) {})
@@ -124,7 +124,7 @@ func (s *scene) callsCome(round int) {
 	}
 }
 
-func (s *scene) sessionsCome(int) {
+func (s *scene) addSessions(int) {
 	for range 20 {
 		spans := []time.Duration{600 * time.Millisecond, 18 * time.Second, 500 * time.Second}
 		_, _ = s.sessions.Schedule(0, time.Duration(rand.Int64N(int64(spans[rand.IntN(3)]))))

@@ -87,11 +87,11 @@ func (b *browser) end() error {
 // Open opens a tab, which is closed when the test ends. It behaves as if it had the user's
 // focus, regardless of other tabs. All tabs share their cookies, which browsers keep by host and
 // not by port.
-func Open(t *testing.T, browser context.Context, patience time.Duration, actions ...chromedp.Action[chromedp.Void]) Tab {
+func Open(t *testing.T, browser context.Context, waitLimit time.Duration, actions ...chromedp.Action[chromedp.Void]) Tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
-	x := Tab{T: t, Ctx: ctx, Patience: patience}
+	x := Tab{T: t, Ctx: ctx, WaitLimit: waitLimit}
 	x.Do(focused)
 	x.Do(actions...)
 	return x
@@ -105,8 +105,8 @@ var focused = chromedp.Func(func(ctx context.Context, t *chromedp.Target) error 
 // Tab is a page of a browser.
 type Tab struct {
 	*testing.T
-	Ctx      context.Context
-	Patience time.Duration // time limit of Until
+	Ctx       context.Context
+	WaitLimit time.Duration // time limit of Until
 }
 
 // Do runs actions.
@@ -144,7 +144,7 @@ func (x Tab) Until(expression string) {
 			else setTimeout(check, 10)
 		}
 		check()
-	})`, x.Patience.Milliseconds(), expression), chromedp.EvalAwaitPromise))
+	})`, x.WaitLimit.Milliseconds(), expression), chromedp.EvalAwaitPromise))
 	require.NoError(x, err, expression)
 }
 

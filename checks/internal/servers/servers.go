@@ -20,7 +20,7 @@ import (
 	"github.com/seed-782fa212/limbo/internal/need"
 )
 
-const patience = time.Minute // time limit for the start of a server
+const waitLimit = time.Minute // time limit for the start of a server
 
 // Server is a process that ends with the test.
 type Server struct {
@@ -69,7 +69,7 @@ func Redis(t *testing.T) Server {
 // answers waits until a server accepts connections, or its process has ended.
 func answers(t *testing.T, address string, ended <-chan struct{}) bool {
 	t.Helper()
-	for begun := time.Now(); time.Since(begun) < patience; {
+	for begun := time.Now(); time.Since(begun) < waitLimit; {
 		if c, err := net.Dial("tcp", address); err == nil {
 			_ = c.Close()
 			select {
@@ -151,7 +151,7 @@ func Timerd(t *testing.T, token string, flags ...string) Server {
 		return Server{a, process}
 	case why := <-rest:
 		require.Fail(t, "timerd has ended", why)
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		require.Fail(t, "timerd does not serve")
 	}
 	return Server{}
