@@ -38,7 +38,7 @@ func TestMemoryOfCallsAndGroups(t *testing.T) {
 	g := c.Group()
 	require.InEpsilon(t, 190, each(calls, func() {
 		for id := range calls {
-			require.NoError(t, g.Go(id, time.Hour, nothing, done))
+			require.NoError(t, g.Go(id, time.Hour, sendNothing, done))
 		}
 	}), 0.1)
 	g.CloseWithError(context.Canceled)
@@ -52,7 +52,7 @@ func TestMemoryOfCallsAndGroups(t *testing.T) {
 	require.InEpsilon(t, 310, fresh, 0.1)
 	require.InEpsilon(t, 140+290, each(len(groups), func() { // one way to end: a reply
 		for i, g := range groups {
-			require.NoError(t, g.Go(i, time.Hour, nothing, done))
+			require.NoError(t, g.Go(i, time.Hour, sendNothing, done))
 			require.True(t, g.Reply(i, ""))
 		}
 	}), 0.1)

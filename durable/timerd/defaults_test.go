@@ -15,7 +15,7 @@ func TestDefaultsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	var usage bytes.Buffer
-	require.Zero(t, run(t.Context(), []string{"-h"}, none, nil, &usage))
+	require.Zero(t, run(t.Context(), []string{"-h"}, noEnv, nil, &usage))
 	defaults := map[string]string{} // of the flags that are not zero
 	value := regexp.MustCompile(`\(default "?([^)"]*)"?\)\n$`)
 	for _, text := range strings.Split(usage.String(), "\n  -")[1:] {
