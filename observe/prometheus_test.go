@@ -48,7 +48,7 @@ func TestPromtoolMetrics(t *testing.T) {
 // prometheusServer is a real Prometheus that scrapes a registry each second.
 type prometheusServer struct {
 	address string // of its API
-	output    output
+	output  output
 	asked   time.Time    // when the current question was first asked
 	again   *time.Ticker // ticks between repetitions of the question
 	act     func()       // called between repetitions, if not nil
