@@ -70,7 +70,7 @@ func (p *plan) advance(now store.Millis, h *store.History, live liveFunc) (step,
 // deadNote returns a pause note that names the dead letter that paused the schedule.
 func deadNote(h *store.History) string {
 	for _, n := range slices.Backward(h.Last) {
-		if n.Outcome == store.OutcomeDead {
+		if n.Outcome == store.OccurrenceDead {
 			return fmt.Sprintf("the occurrence %s is a dead letter: %s", KeyText(n.Key), n.Error)
 		}
 	}
@@ -90,7 +90,7 @@ func (p *plan) wait(now store.Millis, h *store.History) (due store.Millis, wake 
 	}
 	switch {
 	case p.waits():
-		return min(due, now+recheck), store.WakeOnEnd, h.Ends()
+		return min(due, now+recheck), store.WakeOnEnd, h.Ended()
 	case p.PauseOnDead:
 		return due, store.WakeOnDead, h.Dead
 	}

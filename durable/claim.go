@@ -157,7 +157,7 @@ func (w *Worker) beginLocked(s *shard, l *store.Lease, deadline, now time.Durati
 // given back until another claim gets the timer. So this worker does not claim from the shard
 // before the lease is given back, and keeps trying for another lease duration.
 func (w *Worker) giveBackLocked(r *run) {
-	r.end = store.End{Holder: r.lease.Holder, Kind: store.Release}
+	r.end = store.Outcome{Holder: r.lease.Holder, Kind: store.Release}
 	r.shard.back++
 	r.deadline = w.now() + w.options.Lease
 }

@@ -47,7 +47,7 @@ func (w *Worker) writeEnds(s *shard) {
 		if len(runs) == 0 {
 			return
 		}
-		ends := make([]store.End, len(runs))
+		ends := make([]store.Outcome, len(runs))
 		for i, r := range runs {
 			ends[i] = r.end
 		}

@@ -150,7 +150,7 @@ type faults struct {
 	looked int                                                     // shards, over all polls
 	dark   map[int]bool                                            // shards on a server that does not answer
 	claims []store.Claim
-	ends   [][]store.End
+	ends   [][]store.Outcome
 	adds   [][]store.Entry
 }
 
@@ -275,7 +275,7 @@ func (f *faults) List(ctx context.Context, shard int, q store.Query) (r store.Pa
 	return r, err
 }
 
-func (f *faults) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, t store.Take) (r []store.SwapResult, l []store.Lease, h store.Horizon, err error) {
+func (f *faults) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, t store.SwapClaim) (r []store.SwapResult, l []store.Lease, h store.Horizon, err error) {
 	err = f.around(ctx, "swap", shard, func() error { r, l, h, err = f.Store.SwapPlans(ctx, shard, swaps, t); return err })
 	return r, l, h, err
 }
@@ -301,7 +301,7 @@ func (f *faults) Extend(ctx context.Context, shard int, holders []store.Holder, 
 	return r, end, err
 }
 
-func (f *faults) End(ctx context.Context, shard int, ends []store.End) (r []store.EndResult, h store.Horizon, err error) {
+func (f *faults) End(ctx context.Context, shard int, ends []store.Outcome) (r []store.EndResult, h store.Horizon, err error) {
 	f.mu.Lock()
 	f.ends = append(f.ends, ends)
 	f.mu.Unlock()

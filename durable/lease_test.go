@@ -182,7 +182,7 @@ func TestExtensionFindsTheLeaseLost(t *testing.T) {
 		// As in an engine that has lost writes, after a fail-over.
 		info := r.get("k")
 		holder := store.Holder{Key: "k", Fence: info.Fence, Token: w.faults.claims[0].Token}
-		_, _, err := r.engine.End(context.Background(), 0, []store.End{{Holder: holder, Kind: store.Done}})
+		_, _, err := r.engine.End(context.Background(), 0, []store.Outcome{{Holder: holder, Kind: store.Done}})
 		require.NoError(t, err)
 		ends := w.faults.count("end")
 		pass(5 * time.Second)
@@ -338,7 +338,7 @@ func (s *unconfirmed) Claim(ctx context.Context, shard int, c store.Claim) (stor
 	return r, h, err
 }
 
-func (s *unconfirmed) End(ctx context.Context, shard int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+func (s *unconfirmed) End(ctx context.Context, shard int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
 	r, h, err := s.Store.End(ctx, shard, ends)
 	if err == nil {
 		err = store.ErrUnconfirmed

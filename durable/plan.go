@@ -131,7 +131,7 @@ func (p *plan) entry(o occurrence, now store.Millis) store.Entry {
 
 // swap returns the change of the store that writes the plan as it is now.
 func (p *plan) swap() store.PlanSwap {
-	return store.PlanSwap{Key: p.key, Was: p.version, ID: store.NewID(), Body: p.encode(), Due: store.MaxMillis}
+	return store.PlanSwap{Key: p.key, Expected: p.version, ID: store.NewID(), Body: p.encode(), Due: store.MaxMillis}
 }
 
 // planFormat is the version of the format that encode writes.

@@ -169,19 +169,19 @@ func (w *Worker) cancelPrevious(s *shard, keys []string) error {
 
 // reserve reserves slots for up to n occurrences that a swap creates. The others wait to be
 // claimed.
-func (w *Worker) reserve(n int) store.Take {
+func (w *Worker) reserve(n int) store.SwapClaim {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n = min(n, w.roomLocked())
 	if n <= 0 || w.closing {
-		return store.Take{}
+		return store.SwapClaim{}
 	}
 	w.reserved += n
-	return store.Take{Token: store.NewToken(w.name), Lease: w.options.Lease, Max: n}
+	return store.SwapClaim{Token: store.NewToken(w.name), Lease: w.options.Lease, Max: n}
 }
 
 // beginTaken begins the occurrences that a swap has leased, in the reserved slots.
-func (w *Worker) beginTaken(s *shard, take store.Take, leases []store.Lease, deadline time.Duration) {
+func (w *Worker) beginTaken(s *shard, take store.SwapClaim, leases []store.Lease, deadline time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reserved -= take.Max
@@ -193,7 +193,7 @@ func (w *Worker) beginTaken(s *shard, take store.Take, leases []store.Lease, dea
 	w.checkIdleLocked()
 }
 
-func (w *Worker) swapOnce(s *shard, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, error) {
+func (w *Worker) swapOnce(s *shard, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, error) {
 	ctx, cancel := context.WithTimeout(w.calls, w.timeout)
 	defer cancel()
 	sent := w.now()
@@ -214,7 +214,7 @@ func (w *Worker) swapOnce(s *shard, swaps []store.PlanSwap, take store.Take) ([]
 func (w *Worker) retryPlan(s *shard, l store.Lease, err error, deadline time.Duration) {
 	w.log.Warn("durable: a schedule cannot create its occurrences", "schedule", store.ScheduleOf(l.Key), "attempt", l.Attempt, "error", err)
 	r := &run{shard: s, lease: l, deadline: deadline, plan: true}
-	r.end = store.End{
+	r.end = store.Outcome{
 		Holder: l.Holder, Kind: store.Retry, Error: store.CutError(err.Error()),
 		Delay: double(time.Second, maxPlanPause, l.Attempt),
 	}

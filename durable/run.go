@@ -25,7 +25,7 @@ type run struct {
 
 	plan   bool // it is a plan that could not be advanced
 	ending bool
-	end    store.End
+	end    store.Outcome
 	err    error // of the handler, for OnDead
 	unsure bool  // end was sent, and may have been written
 	over   bool
@@ -94,7 +94,7 @@ func (w *Worker) returned(r *run, err error) {
 }
 
 // ranLocked ends a run whose handler has returned, or was not called.
-func (w *Worker) ranLocked(r *run, end store.End) {
+func (w *Worker) ranLocked(r *run, end store.Outcome) {
 	w.running--
 	r.shard.running--
 	if w.stopped {
@@ -111,8 +111,8 @@ func (w *Worker) ranLocked(r *run, end store.End) {
 }
 
 // endOf returns the outcome of a run.
-func (w *Worker) endOf(r *run, j judgement) store.End {
-	e := store.End{Holder: r.lease.Holder, Kind: store.Done}
+func (w *Worker) endOf(r *run, j judgement) store.Outcome {
+	e := store.Outcome{Holder: r.lease.Holder, Kind: store.Done}
 	if !j.failed || r.cancelled { // a cancelled timer is removed whatever the outcome
 		return e
 	}

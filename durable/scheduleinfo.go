@@ -131,7 +131,7 @@ func (v *planView) last() []Occurrence {
 	for _, n := range v.history.Last {
 		ended[n.Key] = true
 		o := v.occurrence(n.Key)
-		o.State = OccurrenceDone + OccurrenceState(n.Outcome-store.OutcomeDone)
+		o.State = OccurrenceDone + OccurrenceState(n.Outcome-store.OccurrenceDone)
 		o.Begun, o.Ended, o.Attempts, o.Error = timeOf(n.Begun), timeOf(n.Ended), n.Attempts, n.Error
 		list = append(list, o)
 	}

@@ -347,7 +347,7 @@ func (t *Timers) changePlan(ctx context.Context, key string, change func(planVie
 // written returns the swap that writes p over the plan in v, after a user's change.
 func (p *plan) written(v planView) store.PlanSwap {
 	if p.removed {
-		return store.PlanSwap{Key: p.key, Was: p.version}
+		return store.PlanSwap{Key: p.key, Expected: p.version}
 	}
 	swap := p.swap()
 	swap.Entries = p.requests

@@ -716,7 +716,7 @@ func TestUnknownZone(t *testing.T) {
 		rewrite := func(change func([]byte) []byte) {
 			rec, err := r.engine.Get(context.Background(), 0, store.PlanKey("report"))
 			require.NoError(t, err)
-			_, _, _, err = r.engine.SwapPlans(context.Background(), 0, []store.PlanSwap{{Key: rec.Key, Was: rec.ID, ID: store.NewID(), Due: rec.Due, Body: change(rec.Body)}}, store.Take{})
+			_, _, _, err = r.engine.SwapPlans(context.Background(), 0, []store.PlanSwap{{Key: rec.Key, Expected: rec.ID, ID: store.NewID(), Due: rec.Due, Body: change(rec.Body)}}, store.SwapClaim{})
 			require.NoError(t, err)
 		}
 		rename := func(from, to string) {

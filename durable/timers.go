@@ -75,7 +75,7 @@ func New(s Store, o Options) (*Timers, error) {
 	t := &Timers{store: s, options: o, done: make(chan struct{})}
 	t.schedules = joinersOf(t, s.Schedule, func(e store.Entry) string { return e.Key })
 	swap := func(ctx context.Context, shard int, swaps []store.PlanSwap) ([]store.SwapResult, store.Horizon, error) {
-		results, _, h, err := s.SwapPlans(ctx, shard, swaps, store.Take{})
+		results, _, h, err := s.SwapPlans(ctx, shard, swaps, store.SwapClaim{})
 		return results, h, err
 	}
 	t.swaps = joinersOf(t, swap, func(p store.PlanSwap) string { return p.Key })

@@ -128,7 +128,7 @@ func TestBrokenCallsAreRefused(t *testing.T) {
 	_, _, errors["is due at -1 ms"] = s.Reschedule(ctx, n, []store.Move{{Key: key, At: -1}})
 	_, _, errors["Claim.Max is 0"] = s.Claim(ctx, n, store.Claim{Worker: "w"})
 	_, _, errors["lease is 1ns, must be 100ms to 24h0m0s"] = s.Extend(ctx, n, nil, 1)
-	_, _, errors["End.Kind is EndKind(0)"] = s.End(ctx, n, []store.End{{}})
+	_, _, errors["Outcome.Kind is OutcomeKind(0)"] = s.End(ctx, n, []store.Outcome{{}})
 	_, errors["durable: Query.Limit is 501, must be 1 to 500"] = s.List(ctx, n, store.Query{State: store.Waiting, Limit: 501})
 	_, errors["a worker's name is 0 bytes long, must be 1 to 128"] = s.Heartbeat(ctx, store.Heartbeat{})
 	_, errors["Options.Shards is 1025, must be 1 to 1024"] = New(Options{Shards: 1025})

@@ -163,9 +163,9 @@ func runShard(ctx context.Context, s *Store, n int) (int, error) {
 	if err != nil || len(claimed.Leases) == 0 {
 		return 0, err
 	}
-	ends := make([]store.End, len(claimed.Leases))
+	ends := make([]store.Outcome, len(claimed.Leases))
 	for i, l := range claimed.Leases {
-		ends[i] = store.End{Holder: l.Holder, Kind: store.Done}
+		ends[i] = store.Outcome{Holder: l.Holder, Kind: store.Done}
 	}
 	_, _, err = s.End(ctx, n, ends)
 	return len(ends), err

@@ -46,19 +46,19 @@ func (s *Store) Extend(ctx context.Context, shard int, holders []store.Holder, l
 }
 
 // End ends runs.
-func (s *Store) End(ctx context.Context, shard int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+func (s *Store) End(ctx context.Context, shard int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
 	for _, e := range ends {
 		if e.Kind < store.Done || e.Kind > store.DeadLetter {
-			return nil, store.Horizon{}, fmt.Errorf("durable: End.Kind is %d, must be %d to %d", e.Kind, store.Done, store.DeadLetter)
+			return nil, store.Horizon{}, fmt.Errorf("durable: Outcome.Kind is %d, must be %d to %d", e.Kind, store.Done, store.DeadLetter)
 		}
 		if e.Kind == store.DeadLetter && store.IsPlan(e.Key) {
 			return nil, store.Horizon{}, fmt.Errorf("durable: %.64q is the key of a plan, which does not become a dead letter", e.Key)
 		}
 	}
-	return changeAll(ctx, s, shard, slices.Clone(ends), func(e store.End) string { return e.Key }, (*change).readEnd, (*change).end)
+	return changeAll(ctx, s, shard, slices.Clone(ends), func(e store.Outcome) string { return e.Key }, (*change).readEnd, (*change).end)
 }
 
-func (c *change) readEnd(e store.End) error {
+func (c *change) readEnd(e store.Outcome) error {
 	l := c.sh.leases.heldBy(e.Holder)
 	if l == nil {
 		return nil
@@ -71,14 +71,14 @@ func (c *change) readEnd(e store.End) error {
 	return err
 }
 
-func (c *change) end(e store.End) store.EndResult {
+func (c *change) end(e store.Outcome) store.EndResult {
 	l := c.sh.leases.heldBy(e.Holder)
 	if l == nil {
 		return store.EndLost
 	}
 	if !c.release(l) {
 		if l.cancelled {
-			c.noteRun(l, store.OutcomeCancelled, l.t.lastError)
+			c.noteRun(l, store.OccurrenceCancelled, l.t.lastError)
 			return store.EndCancelled
 		}
 		return store.EndReplaced
@@ -91,11 +91,11 @@ func (c *change) end(e store.End) store.EndResult {
 			c.erasePlan(p)
 			c.plans[t.key] = nil
 		}
-		c.noteRun(l, store.OutcomeDone, t.lastError)
+		c.noteRun(l, store.OccurrenceDone, t.lastError)
 	case store.DeadLetter:
 		t.attempts, t.lastError = l.attempt, store.CutError(e.Error)
 		c.deadLetter(t)
-		c.noteRun(l, store.OutcomeDead, t.lastError)
+		c.noteRun(l, store.OccurrenceDead, t.lastError)
 	case store.Retry:
 		t.attempts, t.lastError, t.due = l.attempt, store.CutError(e.Error), c.at.after(e.Delay)
 		c.rewrite(t)

@@ -153,9 +153,9 @@ func (f *fixture) claim(shard, max int) []store.Lease {
 	return claimed.Leases
 }
 
-func (f *fixture) end(l store.Lease, k store.EndKind) {
+func (f *fixture) end(l store.Lease, k store.OutcomeKind) {
 	f.Helper()
-	results, _, err := f.End(f.ctx, store.ShardOf(l.Key, f.Shards()), []store.End{{Holder: l.Holder, Kind: k, Error: "why"}})
+	results, _, err := f.End(f.ctx, store.ShardOf(l.Key, f.Shards()), []store.Outcome{{Holder: l.Holder, Kind: k, Error: "why"}})
 	f.NoError(err)
 	f.NotEqual([]store.EndResult{store.EndLost}, results)
 }

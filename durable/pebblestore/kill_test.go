@@ -110,7 +110,7 @@ func empty(t *testing.T, s *Store) {
 		plans, err := s.Plans(t.Context(), n, "", 10)
 		require.NoError(t, err)
 		for _, r := range plans {
-			results, _, _, err := s.SwapPlans(t.Context(), n, []store.PlanSwap{{Key: r.Key, Was: r.ID}}, store.Take{})
+			results, _, _, err := s.SwapPlans(t.Context(), n, []store.PlanSwap{{Key: r.Key, Expected: r.ID}}, store.SwapClaim{})
 			require.NoError(t, err)
 			require.Equal(t, []store.SwapResult{store.Swapped}, results)
 		}

@@ -27,7 +27,7 @@ type note struct {
 	Keys  []string
 	IDs   []store.ID
 	At    []store.Millis
-	Kinds []store.EndKind
+	Kinds []store.OutcomeKind
 	Swaps []store.PlanSwap // without bodies, which follow from their IDs
 	Acked bool
 }
@@ -36,16 +36,16 @@ type note struct {
 type kept struct {
 	sequential.Timer
 	wake store.Wake // of a plan
-	ends [store.OutcomeCancelled + 1]uint64
+	ends [store.OccurrenceCancelled + 1]uint64
 }
 
 // wakes counts as store.PlanSwap.Seen does.
 func (k kept) wakes(w store.Wake) uint64 {
 	switch w {
 	case store.WakeOnDead:
-		return k.ends[store.OutcomeDead]
+		return k.ends[store.OccurrenceDead]
 	case store.WakeOnEnd:
-		return k.ends[store.OutcomeDone] + k.ends[store.OutcomeDead] + k.ends[store.OutcomeCancelled]
+		return k.ends[store.OccurrenceDone] + k.ends[store.OccurrenceDead] + k.ends[store.OccurrenceCancelled]
 	}
 	return 0
 }
@@ -80,14 +80,14 @@ func (e note) apply(timers map[string]kept) {
 	for i, key := range e.Keys {
 		k := timers[key]
 		t := k.Timer
-		var outcome store.Outcome
+		var outcome store.OccurrenceOutcome
 		switch e.Call {
 		case "schedule":
 			_, t = t.Schedule(store.Entry{ID: e.IDs[i], At: e.At[i]})
 		case "cancel":
 			var r store.CancelResult
 			if r, t = t.Cancel(); r == store.Cancelled {
-				outcome = store.OutcomeCancelled
+				outcome = store.OccurrenceCancelled
 			}
 		case "move":
 			t = t.Reschedule(e.At[i])
@@ -97,11 +97,11 @@ func (e note) apply(timers map[string]kept) {
 			var r store.EndResult
 			switch r, t = t.End(e.Kinds[i]); {
 			case r == store.EndCancelled:
-				outcome = store.OutcomeCancelled
+				outcome = store.OccurrenceCancelled
 			case r == store.Ended && e.Kinds[i] == store.Done:
-				outcome = store.OutcomeDone
+				outcome = store.OccurrenceDone
 			case r == store.Ended && e.Kinds[i] == store.DeadLetter:
-				outcome = store.OutcomeDead
+				outcome = store.OccurrenceDead
 			}
 		case "requeue":
 			_, t = t.Requeue()
@@ -114,7 +114,7 @@ func (e note) apply(timers map[string]kept) {
 		}
 		if p, ok := timers[store.PlanOf(key)]; ok && outcome != 0 {
 			p.ends[outcome]++
-			if p.State == store.Waiting && (p.wake == store.WakeOnEnd || p.wake == store.WakeOnDead && outcome == store.OutcomeDead) {
+			if p.State == store.Waiting && (p.wake == store.WakeOnEnd || p.wake == store.WakeOnDead && outcome == store.OccurrenceDead) {
 				p.wake, p.Due = store.WakeNever, 0
 			}
 			timers[store.PlanOf(key)] = p
@@ -124,7 +124,7 @@ func (e note) apply(timers map[string]kept) {
 
 func applySwap(timers map[string]kept, p store.PlanSwap) {
 	k := timers[p.Key]
-	if k.ID != p.Was {
+	if k.ID != p.Expected {
 		return
 	}
 	if delete(timers, p.Key); p.ID == (store.ID{}) {
@@ -321,13 +321,13 @@ func (w *workload) claim(ctx context.Context, e *note) func() error {
 
 func (w *workload) end(ctx context.Context, e *note) func() error {
 	e.Keys = nil
-	var ends []store.End
+	var ends []store.Outcome
 	for range 1 + w.rnd.IntN(len(w.held)) {
 		i := w.rnd.IntN(len(w.held))
-		end := store.End{Holder: w.held[i], Kind: store.EndKind(1 + w.rnd.IntN(5)), Delay: -time.Second, Error: "why"}
+		end := store.Outcome{Holder: w.held[i], Kind: store.OutcomeKind(1 + w.rnd.IntN(5)), Delay: -time.Second, Error: "why"}
 		w.held = slices.Delete(w.held, i, i+1)
 		if store.IsPlan(end.Key) {
-			end.Kind = store.EndKind(2 + w.rnd.IntN(3))
+			end.Kind = store.OutcomeKind(2 + w.rnd.IntN(3))
 		}
 		e.Keys, e.Kinds, ends = append(e.Keys, end.Key), append(e.Kinds, end.Kind), append(ends, end)
 	}
@@ -340,7 +340,7 @@ func (w *workload) end(ctx context.Context, e *note) func() error {
 	}
 }
 
-// swap swaps one or two plans. In one of eight swaps, Was is wrong.
+// swap swaps one or two plans. In one of eight swaps, Expected is wrong.
 func (w *workload) swap(ctx context.Context, e *note) func() error {
 	var swaps []store.PlanSwap
 	ids := maps.Clone(w.ids)
@@ -349,7 +349,7 @@ func (w *workload) swap(ctx context.Context, e *note) func() error {
 		key := w.plans[i]
 		w.at++
 		p := store.PlanSwap{
-			Key: key, Was: ids[key], ID: store.NewID(), Due: []store.Millis{w.at, store.MaxMillis}[w.rnd.IntN(2)],
+			Key: key, Expected: ids[key], ID: store.NewID(), Due: []store.Millis{w.at, store.MaxMillis}[w.rnd.IntN(2)],
 			Wake: store.Wake(w.rnd.IntN(3)), Seen: uint64(w.rnd.IntN(10)),
 		}
 		for j := range w.rnd.IntN(4) {
@@ -357,8 +357,8 @@ func (w *workload) swap(ctx context.Context, e *note) func() error {
 		}
 		switch n := w.rnd.IntN(8); {
 		case n == 0:
-			p.Was = store.NewID()
-		case n == 1 && p.Was != store.ID{}:
+			p.Expected = store.NewID()
+		case n == 1 && p.Expected != store.ID{}:
 			p.ID = store.ID{}
 			fallthrough
 		default:
@@ -373,7 +373,7 @@ func (w *workload) swap(ctx context.Context, e *note) func() error {
 		swaps = append(swaps, p)
 	}
 	return func() error {
-		results, _, _, err := w.s.SwapPlans(ctx, w.shard, swaps, store.Take{})
+		results, _, _, err := w.s.SwapPlans(ctx, w.shard, swaps, store.SwapClaim{})
 		for i, r := range results {
 			if r == store.Swapped {
 				w.ids[swaps[i].Key] = swaps[i].ID

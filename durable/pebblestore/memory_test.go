@@ -51,7 +51,7 @@ func TestFrontsFollow(t *testing.T) {
 			f.NoError(err)
 			f.Equal(f.shards[0].next, h.NextDue)
 		case 2:
-			f.end(f.claim(0, 1)[0], []store.EndKind{store.Done, store.Release, store.Retry}[i%9/3])
+			f.end(f.claim(0, 1)[0], []store.OutcomeKind{store.Done, store.Release, store.Retry}[i%9/3])
 		}
 		verify(t, f.Store)
 	}

@@ -49,7 +49,7 @@ func decodePlan(key string, v []byte) (*plan, error) {
 	p.history.Cancelled = r.uvarint()
 	for n := r.uvarint(); n > 0 && !r.bad; n-- {
 		p.history.Last = append(p.history.Last, store.Note{
-			Outcome:  store.Outcome(r.byte()),
+			Outcome:  store.OccurrenceOutcome(r.byte()),
 			Begun:    store.Millis(r.uvarint()),
 			Ended:    store.Millis(r.uvarint()),
 			Attempts: int(r.uvarint()),
@@ -79,14 +79,14 @@ func (p *plan) wakes(wake store.Wake) uint64 {
 	case store.WakeOnDead:
 		return p.history.Dead
 	case store.WakeOnEnd:
-		return p.history.Ends()
+		return p.history.Ended()
 	}
 	return 0
 }
 
 // wakesBy reports whether an end makes the plan due, if the plan waits.
-func (p *plan) wakesBy(o store.Outcome) bool {
-	return p.wake == store.WakeOnEnd || p.wake == store.WakeOnDead && o == store.OutcomeDead
+func (p *plan) wakesBy(o store.OccurrenceOutcome) bool {
+	return p.wake == store.WakeOnEnd || p.wake == store.WakeOnDead && o == store.OccurrenceDead
 }
 
 // readPlan fetches the plan of a key. It belongs to the first part.
@@ -118,7 +118,7 @@ func (c *change) readPlan(key string) (*plan, error) {
 // expect reads what note needs: the plan of an occurrence that is going to end, and, if the end
 // wakes the plan, the plan's timer, which expect returns. It belongs to the first part. It reads
 // nothing for a timer that is not an occurrence.
-func (c *change) expect(key string, o store.Outcome) (*timer, error) {
+func (c *change) expect(key string, o store.OccurrenceOutcome) (*timer, error) {
 	planKey := store.PlanOf(key)
 	if planKey == "" || o == 0 {
 		return nil, nil
@@ -131,16 +131,16 @@ func (c *change) expect(key string, o store.Outcome) (*timer, error) {
 }
 
 // outcome returns the outcome of a run, 0 if the timer or its successor goes on.
-func (l *lease) outcome(k store.EndKind) store.Outcome {
+func (l *lease) outcome(k store.OutcomeKind) store.OccurrenceOutcome {
 	switch {
 	case l.cancelled:
-		return store.OutcomeCancelled
+		return store.OccurrenceCancelled
 	case l.successor != nil:
 		return 0
 	case k == store.Done:
-		return store.OutcomeDone
+		return store.OccurrenceDone
 	case k == store.DeadLetter:
-		return store.OutcomeDead
+		return store.OccurrenceDead
 	}
 	return 0
 }
@@ -171,7 +171,7 @@ func (c *change) note(n store.Note) {
 }
 
 // noteRun notes the end of a run.
-func (c *change) noteRun(l *lease, o store.Outcome, lastError string) {
+func (c *change) noteRun(l *lease, o store.OccurrenceOutcome, lastError string) {
 	c.note(store.Note{Key: l.t.key, Outcome: o, Begun: store.Begun(l.fence), Attempts: l.attempt, Error: lastError})
 }
 
@@ -199,7 +199,7 @@ func (c *change) erasePlan(p *plan) {
 }
 
 // SwapPlans changes plans.
-func (s *Store) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+func (s *Store) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	if err := take.Check(); err != nil {
@@ -224,7 +224,7 @@ func (s *Store) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap
 	for i := range swaps {
 		swaps[i].Body, swaps[i].Entries = bytes.Clone(swaps[i].Body), cloneEntries(swaps[i].Entries)
 	}
-	t := &taker{Take: take} // an abandoned call may still write to it
+	t := &taker{SwapClaim: take} // an abandoned call may still write to it
 	results, h, err := changeAll(ctx, s, shard, swaps, func(p store.PlanSwap) string { return p.Key }, (*change).readSwap, t.swap)
 	if err != nil {
 		return nil, nil, h, err
@@ -234,7 +234,7 @@ func (s *Store) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap
 
 // taker makes swaps, and leases occurrences.
 type taker struct {
-	store.Take
+	store.SwapClaim
 	leases []store.Lease
 }
 
@@ -272,7 +272,7 @@ func (t *taker) create(c *change, e store.Entry) {
 
 // adds reports whether a swap makes a plan or occurrences, so that the disk needs capacity for it.
 func adds(p store.PlanSwap) bool {
-	return p.ID != (store.ID{}) && (p.Was == (store.ID{}) || len(p.Entries) > 0)
+	return p.ID != (store.ID{}) && (p.Expected == (store.ID{}) || len(p.Entries) > 0)
 }
 
 func (c *change) readSwap(p store.PlanSwap) error {
@@ -300,7 +300,7 @@ func (c *change) swap(s store.PlanSwap) store.SwapResult {
 	if old != nil {
 		was = old.id
 	}
-	if was != s.Was {
+	if was != s.Expected {
 		return store.SwapLost
 	}
 	added := s.Added(func(key string) bool { return c.sh.leases.byKey[key] != nil || c.timers[key] != nil })

@@ -120,7 +120,7 @@ func (w *twins) swap() {
 	for range 1 + w.rnd.IntN(3) {
 		i := w.rnd.IntN(len(w.plans))
 		p := store.PlanSwap{
-			Key: w.plans[i], Was: w.ids[w.plans[i]], ID: store.NewID(), Body: w.body(), Due: w.due(),
+			Key: w.plans[i], Expected: w.ids[w.plans[i]], ID: store.NewID(), Body: w.body(), Due: w.due(),
 			Wake: store.Wake(w.rnd.IntN(3)), Seen: uint64(w.rnd.IntN(8)),
 		}
 		for j := range 4 {
@@ -130,18 +130,18 @@ func (w *twins) swap() {
 		}
 		switch w.rnd.IntN(8) {
 		case 0:
-			p.Was = store.NewID()
+			p.Expected = store.NewID()
 		case 1:
-			if p.Was != (store.ID{}) {
+			if p.Expected != (store.ID{}) {
 				p.ID = store.ID{}
 			}
 		}
 		swaps = append(swaps, p)
 	}
-	want, _, wantH, wantErr := w.oracle.SwapPlans(w.ctx, 0, swaps, store.Take{})
-	got, _, gotH, gotErr := w.SwapPlans(w.ctx, 0, swaps, store.Take{})
+	want, _, wantH, wantErr := w.oracle.SwapPlans(w.ctx, 0, swaps, store.SwapClaim{})
+	got, _, gotH, gotErr := w.SwapPlans(w.ctx, 0, swaps, store.SwapClaim{})
 	for _, p := range swaps {
-		w.note("swap %q %v to %v, due %d, wake %d, seen %d, %d entries", p.Key, p.Was, p.ID, p.Due, p.Wake, p.Seen, len(p.Entries))
+		w.note("swap %q %v to %v, due %d, wake %d, seen %d, %d entries", p.Key, p.Expected, p.ID, p.Due, p.Wake, p.Seen, len(p.Entries))
 	}
 	w.note("%v", want)
 	w.same(want, got, wantErr, gotErr)
@@ -177,17 +177,17 @@ func (w *twins) claim() {
 }
 
 func (w *twins) end() {
-	var ends [2][]store.End
+	var ends [2][]store.Outcome
 	for range 1 + w.rnd.IntN(4) {
 		if len(w.held) == 0 {
 			return
 		}
 		h := w.held[max(0, len(w.held)-1-w.rnd.IntN(6))]
-		kind := store.EndKind(1 + w.rnd.IntN(5))
+		kind := store.OutcomeKind(1 + w.rnd.IntN(5))
 		if store.IsPlan(h[0].Key) && (kind == store.DeadLetter || kind == store.Done && w.rnd.IntN(4) > 0) {
 			kind = store.Retry
 		}
-		e := store.End{Kind: kind, Error: fmt.Sprintf("%0130d", w.rnd.IntN(10)), Delay: time.Second}
+		e := store.Outcome{Kind: kind, Error: fmt.Sprintf("%0130d", w.rnd.IntN(10)), Delay: time.Second}
 		for i := range ends {
 			e.Holder = h[i]
 			ends[i] = append(ends[i], e)
@@ -310,7 +310,7 @@ func planOf(schedule string) store.PlanSwap {
 
 func (f *fixture) swapped(swaps ...store.PlanSwap) {
 	f.Helper()
-	results, _, _, err := f.SwapPlans(f.ctx, store.ShardOf(swaps[0].Key, f.Shards()), swaps, store.Take{})
+	results, _, _, err := f.SwapPlans(f.ctx, store.ShardOf(swaps[0].Key, f.Shards()), swaps, store.SwapClaim{})
 	f.NoError(err)
 	f.Equal(slices.Repeat([]store.SwapResult{store.Swapped}, len(swaps)), results)
 }
@@ -318,7 +318,7 @@ func (f *fixture) swapped(swaps ...store.PlanSwap) {
 // planCalls are the calls that read a plan.
 var planCalls = map[string]func(f *fixture, ctx context.Context, p store.PlanSwap, leases []store.Lease) error{
 	"end": func(f *fixture, ctx context.Context, _ store.PlanSwap, leases []store.Lease) error {
-		_, _, err := f.End(ctx, 0, []store.End{{Holder: leases[0].Holder, Kind: store.DeadLetter}, {Holder: leases[1].Holder, Kind: store.Done}})
+		_, _, err := f.End(ctx, 0, []store.Outcome{{Holder: leases[0].Holder, Kind: store.DeadLetter}, {Holder: leases[1].Holder, Kind: store.Done}})
 		return err
 	},
 	"cancel": func(f *fixture, ctx context.Context, p store.PlanSwap, _ []store.Lease) error {
@@ -333,8 +333,8 @@ var planCalls = map[string]func(f *fixture, ctx context.Context, p store.PlanSwa
 	},
 	"swap": func(f *fixture, ctx context.Context, p store.PlanSwap, _ []store.Lease) error {
 		next := planOf("s")
-		next.Was, next.Entries = p.ID, p.Entries
-		_, _, _, err := f.SwapPlans(ctx, 0, []store.PlanSwap{next}, store.Take{})
+		next.Expected, next.Entries = p.ID, p.Entries
+		_, _, _, err := f.SwapPlans(ctx, 0, []store.PlanSwap{next}, store.SwapClaim{})
 		return err
 	},
 }
@@ -376,7 +376,7 @@ func TestReadOfAPlanFails(t *testing.T) {
 				f.NotErrorIs(err, store.ErrUnsure)
 				verify(t, f.Store)
 				for _, r := range f.planState(p)[:1] {
-					f.Zero(r.(store.Record).History.Ends())
+					f.Zero(r.(store.Record).History.Ended())
 					f.Equal(p.ID, r.(store.Record).ID)
 					f.Equal(store.MaxMillis, r.(store.Record).Due)
 				}
@@ -406,7 +406,7 @@ func TestCtxEndsDuringAReadOfAPlan(t *testing.T) {
 			verify(t, f.Store)
 			r := f.get(p.Key)
 			f.Equal(p.ID, r.ID)
-			f.Zero(r.History.Ends())
+			f.Zero(r.History.Ended())
 			f.Equal(store.Waiting, r.State)
 		})
 	}
@@ -422,9 +422,9 @@ func TestFailedSyncOfASwap(t *testing.T) {
 	p := planOf("s")
 	f.swapped(p)
 	next := planOf("s")
-	next.Was, next.Entries = p.ID, []store.Entry{entry(p.Key+"1", 10)}
+	next.Expected, next.Entries = p.ID, []store.Entry{entry(p.Key+"1", 10)}
 	faults.at = faults.n.Load()
-	_, _, _, err := f.SwapPlans(f.ctx, 0, []store.PlanSwap{next}, store.Take{})
+	_, _, _, err := f.SwapPlans(f.ctx, 0, []store.PlanSwap{next}, store.SwapClaim{})
 	f.ErrorIs(err, store.ErrUnsure)
 	f.ErrorIs(err, syscall.EIO)
 	_, err = f.Plans(f.ctx, 0, "", 1)
@@ -461,7 +461,7 @@ func TestFrontOfPlansFollows(t *testing.T) {
 	f.Equal(store.Millis(30), h.NextDue)
 	verify(t, f.Store)
 	for _, l := range claimed.Leases[:28] {
-		f.swapped(store.PlanSwap{Key: l.Key, Was: l.ID})
+		f.swapped(store.PlanSwap{Key: l.Key, Expected: l.ID})
 	}
 
 	// In this claim the lease of the sleeper's occurrence has expired: it is the third plan.
@@ -523,10 +523,10 @@ func TestKeysOfPlansAreRefused(t *testing.T) {
 	} {
 		f.ErrorContains(err, `"s\x00" is the key of a plan, which only SwapPlans changes`, name)
 	}
-	f.ErrorContains(third(f.End(f.ctx, 0, []store.End{{Holder: store.Holder{Key: p.Key}, Kind: store.DeadLetter}})), "does not become a dead letter")
-	f.ErrorContains(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{{Key: "s", ID: store.NewID()}}, store.Take{})), `"s" is not the key of a plan`)
+	f.ErrorContains(third(f.End(f.ctx, 0, []store.Outcome{{Holder: store.Holder{Key: p.Key}, Kind: store.DeadLetter}})), "does not become a dead letter")
+	f.ErrorContains(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{{Key: "s", ID: store.NewID()}}, store.SwapClaim{})), `"s" is not the key of a plan`)
 	p.Entries = []store.Entry{entry("s\x00", 0)}
-	f.ErrorContains(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{p}, store.Take{})), `is not the key of an occurrence of "s\x00"`)
+	f.ErrorContains(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{p}, store.SwapClaim{})), `is not the key of an occurrence of "s\x00"`)
 	f.ErrorContains(second(f.Plans(f.ctx, 0, "", 501)), "the limit is 501, must be 1 to 500")
 	f.Equal(store.Waiting, f.get(p.Key).State)
 }
@@ -543,11 +543,11 @@ func TestLittleRoomForPlans(t *testing.T) {
 	f.fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 999, TotalBytes: 1, UsedBytes: 1})
 	f.room.checked = time.Time{}
 	more, change := planOf("s"), planOf("s")
-	more.Was, more.Entries, change.Was = p.ID, []store.Entry{entry(p.Key+"1", 0)}, p.ID
-	f.ErrorIs(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{planOf("t")}, store.Take{})), store.ErrFull)
-	f.ErrorIs(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{more}, store.Take{})), store.ErrFull)
+	more.Expected, more.Entries, change.Expected = p.ID, []store.Entry{entry(p.Key+"1", 0)}, p.ID
+	f.ErrorIs(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{planOf("t")}, store.SwapClaim{})), store.ErrFull)
+	f.ErrorIs(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{more}, store.SwapClaim{})), store.ErrFull)
 	f.swapped(change)
-	f.swapped(store.PlanSwap{Key: p.Key, Was: change.ID})
+	f.swapped(store.PlanSwap{Key: p.Key, Expected: change.ID})
 }
 
 // A caller may change the arguments of SwapPlans, and the results of Plans: the store has copies.
@@ -571,7 +571,7 @@ func TestPlainTimersReadNoPlans(t *testing.T) {
 	f.put(entry(keyIn(0, 0), 10), entry(keyIn(0, 1), 10))
 	for _, l := range f.claim(0, 1) {
 		_, _, err := call(f.ctx, f.Store, 0, writes, func(c *change) (bool, error) {
-			e := store.End{Holder: l.Holder, Kind: store.Done}
+			e := store.Outcome{Holder: l.Holder, Kind: store.Done}
 			f.NoError(c.readEnd(e))
 			f.Equal(store.Ended, c.end(e))
 			f.Empty(c.timers)
@@ -589,7 +589,7 @@ func TestPlanRecords(t *testing.T) {
 	require.LessOrEqual(t, len(appendPlan(nil, p)), 5)
 	for i := range 2 * store.MaxNotes {
 		p.history.Add(store.Note{
-			Key: fmt.Sprintf("%s%013d", p.key, i), Outcome: store.Outcome(1 + i%3), Begun: 1_700_000_000_000, Ended: 1_700_000_000_001, Attempts: 2,
+			Key: fmt.Sprintf("%s%013d", p.key, i), Outcome: store.OccurrenceOutcome(1 + i%3), Begun: 1_700_000_000_000, Ended: 1_700_000_000_001, Attempts: 2,
 		})
 	}
 	v := appendPlan(nil, p)

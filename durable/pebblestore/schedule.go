@@ -88,7 +88,7 @@ func (c *change) readCancel(key string) error {
 		return err
 	}
 	if t := c.timers[key]; t != nil && !t.dead {
-		_, err := c.expect(key, store.OutcomeCancelled)
+		_, err := c.expect(key, store.OccurrenceCancelled)
 		return err
 	}
 	return nil
@@ -114,7 +114,7 @@ func (c *change) cancel(key string) store.CancelResult {
 	c.discard(kindRecord, t)
 	c.unwait(t)
 	c.timers[key] = nil
-	c.note(store.Note{Key: key, Outcome: store.OutcomeCancelled, Attempts: t.attempts, Error: t.lastError})
+	c.note(store.Note{Key: key, Outcome: store.OccurrenceCancelled, Attempts: t.attempts, Error: t.lastError})
 	return store.Cancelled
 }
 

@@ -157,8 +157,8 @@ func (c *contents) check(shard, shards int) (wrong []error) {
 		if t == nil || t.dead || !store.IsPlan(key) {
 			complain("the plan %q has no timer", key)
 		}
-		if p.wake > store.WakeOnEnd || len(p.history.Last) != int(min(p.history.Ends(), store.MaxNotes)) {
-			complain("the plan %q has wake %d, %d ends and %d notes", key, p.wake, p.history.Ends(), len(p.history.Last))
+		if p.wake > store.WakeOnEnd || len(p.history.Last) != int(min(p.history.Ended(), store.MaxNotes)) {
+			complain("the plan %q has wake %d, %d ends and %d notes", key, p.wake, p.history.Ended(), len(p.history.Last))
 		}
 	}
 	for key := range c.timers {

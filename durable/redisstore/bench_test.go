@@ -88,9 +88,9 @@ func BenchmarkLifecycles(b *testing.B) {
 		if len(claimed.Leases) == 0 {
 			return
 		}
-		ends := make([]store.End, len(claimed.Leases))
+		ends := make([]store.Outcome, len(claimed.Leases))
 		for i, l := range claimed.Leases {
-			ends[i] = store.End{Holder: l.Holder, Kind: store.Done}
+			ends[i] = store.Outcome{Holder: l.Holder, Kind: store.Done}
 		}
 		_, _, err = s.End(ctx, n%benchShards, ends)
 		require.NoError(b, err)

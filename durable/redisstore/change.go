@@ -202,7 +202,7 @@ func (s *Store) Purge(ctx context.Context, n int, keys []string) (int, error) {
 }
 
 // End ends runs; see [store.Store].
-func (s *Store) End(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+func (s *Store) End(ctx context.Context, n int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
 	args := make([]any, 0, 4*len(ends))
 	for _, e := range ends {
 		args = append(args, e.Key, holderOf(e.Holder), endOf(e), store.CutError(e.Error))

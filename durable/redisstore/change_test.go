@@ -97,7 +97,7 @@ func TestRunsAreForgotten(t *testing.T) {
 	}
 	r.put(r.entry("a"))
 	runs(0)
-	for _, kind := range []store.EndKind{store.Release, store.Snooze} {
+	for _, kind := range []store.OutcomeKind{store.Release, store.Snooze} {
 		l := r.claim(1).Leases[0]
 		runs(1)
 		r.end(kind, l)
@@ -119,7 +119,7 @@ func TestRunsAreForgotten(t *testing.T) {
 	// A dead letter without an error.
 	r.put(r.entry("a"))
 	l := r.claim(1).Leases[0]
-	_, _, err = r.s.End(r.ctx, 0, []store.End{{Holder: l.Holder, Kind: store.DeadLetter}})
+	_, _, err = r.s.End(r.ctx, 0, []store.Outcome{{Holder: l.Holder, Kind: store.DeadLetter}})
 	r.NoError(err)
 	runs(1)
 	_, _, err = r.s.Requeue(r.ctx, 0, []string{"a"})
@@ -402,7 +402,7 @@ func TestEmptyMeansEmpty(t *testing.T) {
 			if i%2 == 0 {
 				kind = store.DeadLetter
 			}
-			_, _, err := r.s.End(r.ctx, n, []store.End{{Holder: l.Holder, Kind: kind, Error: "x"}})
+			_, _, err := r.s.End(r.ctx, n, []store.Outcome{{Holder: l.Holder, Kind: kind, Error: "x"}})
 			r.NoError(err)
 			_, err = r.s.Purge(r.ctx, n, []string{l.Key})
 			r.NoError(err)

@@ -350,10 +350,10 @@ func (l *ledger) work(ctx context.Context, s *Store, name string) {
 			if len(claimed.Leases) == 0 {
 				continue
 			}
-			ends := make([]store.End, len(claimed.Leases))
+			ends := make([]store.Outcome, len(claimed.Leases))
 			l.mu.Lock()
 			for i, lease := range claimed.Leases {
-				ends[i] = store.End{Holder: lease.Holder, Kind: store.Done}
+				ends[i] = store.Outcome{Holder: lease.Holder, Kind: store.Done}
 				if lease.Due > h.Now || time.Now().UnixMilli() < int64(lease.Due) {
 					l.early = append(l.early, lease.Key)
 				}
@@ -504,7 +504,7 @@ func TestClusterFollowsSlots(t *testing.T) {
 		_, _, err := s.Schedule(r.ctx, n, []store.Entry{e})
 		r.NoError(err)
 		plan := r.plan("plan", 1)
-		_, _, _, err = s.SwapPlans(r.ctx, n, []store.PlanSwap{plan}, store.Take{})
+		_, _, _, err = s.SwapPlans(r.ctx, n, []store.PlanSwap{plan}, store.SwapClaim{})
 		r.NoError(err)
 		slot := int(c.raw[0].ClusterKeySlot(r.ctx, s.shards[n].tag).Val())
 		from := c.masterOf(slot)
@@ -523,7 +523,7 @@ func TestClusterFollowsSlots(t *testing.T) {
 		r.NoError(err)
 		r.Len(claimed.Leases, 3)
 		r.Equal(plan.Key, claimed.Leases[0].Key)
-		_, _, err = s.End(r.ctx, n, []store.End{{Holder: claimed.Leases[2].Holder, Kind: store.Done}})
+		_, _, err = s.End(r.ctx, n, []store.Outcome{{Holder: claimed.Leases[2].Holder, Kind: store.Done}})
 		r.NoError(err)
 		plans, err := s.Plans(r.ctx, n, "", 9)
 		r.NoError(err)
@@ -724,17 +724,17 @@ func TestClusterFailsOverBeforeALateRequest(t *testing.T) {
 	first := r.plan("plan", 1)
 	r.swap(first)
 	second := r.plan("plan", 2)
-	second.Was = first.ID
+	second.Expected = first.ID
 	lateSwap := r.abandon(p, call{name: "swap", f: func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
-		_, _, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{second}, store.Take{})
+		_, _, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{second}, store.SwapClaim{})
 		return nil, err
 	}}, store.Lease{})
 	other, err := Open(r.ctx, c.client(t), Options{Namespace: "late", Shards: 1, CallTimeout: maxCall})
 	r.NoError(err)
 	defer other.Close()
 	third := r.plan("plan")
-	third.Was = first.ID
-	_, _, _, err = other.SwapPlans(r.ctx, 0, []store.PlanSwap{third}, store.Take{})
+	third.Expected = first.ID
+	_, _, _, err = other.SwapPlans(r.ctx, 0, []store.PlanSwap{third}, store.SwapClaim{})
 	r.NoError(err)
 	expired := &late{}
 	for patience := 100 * time.Millisecond; expired.request == nil; patience *= 2 {

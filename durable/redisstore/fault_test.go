@@ -76,11 +76,11 @@ var calls = []call{
 		return v, err
 	}, []store.ExtendResult{store.Extended}, [3]int{1, 1, 1}},
 	{"end", func(r *rig, ctx context.Context, l store.Lease) (any, error) {
-		v, _, err := r.s.End(ctx, 0, []store.End{{Holder: l.Holder, Kind: store.Done}})
+		v, _, err := r.s.End(ctx, 0, []store.Outcome{{Holder: l.Holder, Kind: store.Done}})
 		return v, err
 	}, []store.EndResult{store.Ended}, [3]int{1, 0, 1}},
 	{"swap", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
-		v, _, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{r.plan("plan", 1)}, store.Take{})
+		v, _, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{r.plan("plan", 1)}, store.SwapClaim{})
 		return v, err
 	}, []store.SwapResult{store.Swapped}, [3]int{2, 1, 1}},
 	{"heartbeat", func(r *rig, ctx context.Context, _ store.Lease) (any, error) {

@@ -9,7 +9,7 @@ import (
 )
 
 // endOf encodes how a run ends: one byte kind, and the delay in milliseconds.
-func endOf(e store.End) []byte {
+func endOf(e store.Outcome) []byte {
 	return strconv.AppendInt([]byte{byte(e.Kind)}, int64(store.MillisOf(e.Delay)), 10)
 }
 

@@ -15,7 +15,7 @@ import (
 // plans and occurrences, are sent in parts, one after the other; if a part fails after another was
 // stored, the error is also store.ErrUnsure. A part has at least one swap. A repeated call gets its
 // leases again, by the Token in their records, while they are leased.
-func (s *Store) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+func (s *Store) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 	if err := take.Check(); err != nil {
 		return nil, nil, store.Horizon{}, err
 	}
@@ -50,18 +50,18 @@ func (s *Store) partOfSwaps(swaps []store.PlanSwap) int {
 	return len(swaps)
 }
 
-func (s *Store) swap(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+func (s *Store) swap(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 	const each, eachEntry = 8, 4 // arguments
 	args := make([]any, 0, 4+(each+eachEntry)*len(swaps))
 	args = append(args, s.o.Limits.MaxPending, take.Token[:], int64(store.MillisOf(take.Lease)), take.Max)
 	for i := range swaps {
 		p := &swaps[i]
 		if p.ID == (store.ID{}) {
-			args = append(args, p.Key, p.Was[:], "", "", 0, 0, 0, 0)
+			args = append(args, p.Key, p.Expected[:], "", "", 0, 0, 0, 0)
 			continue
 		}
 		head, body := newHead(&store.Entry{Key: p.Key, ID: p.ID, Body: p.Body})
-		args = append(args, p.Key, p.Was[:], head, body, int64(p.Due), int(p.Wake), p.Seen, len(p.Entries))
+		args = append(args, p.Key, p.Expected[:], head, body, int64(p.Due), int(p.Wake), p.Seen, len(p.Entries))
 		for j := range p.Entries {
 			e := &p.Entries[j]
 			head, body := newHead(e)
@@ -144,7 +144,7 @@ func decodeHistory(key, s string) (*store.History, error) {
 	for range n {
 		var note store.Note
 		first := d.number(1)
-		note.Outcome = store.Outcome(first &^ packed)
+		note.Outcome = store.OccurrenceOutcome(first &^ packed)
 		if first&packed != 0 {
 			note.Key = key + fmt.Sprintf("%0*d", digits, d.number(6))
 		} else {

@@ -34,7 +34,7 @@ func (r *rig) plan(schedule string, occurrences ...int) store.PlanSwap {
 
 func (r *rig) swap(swaps ...store.PlanSwap) {
 	r.t.Helper()
-	results, _, _, err := r.s.SwapPlans(r.ctx, 0, swaps, store.Take{})
+	results, _, _, err := r.s.SwapPlans(r.ctx, 0, swaps, store.SwapClaim{})
 	r.NoError(err)
 	for _, result := range results {
 		r.Equal(store.Swapped, result)
@@ -82,14 +82,14 @@ func TestLateSwapOfAnotherStore(t *testing.T) {
 	first := r.plan("plan")
 	r.swap(first)
 	second := r.plan("plan", 2)
-	second.Was = first.ID
+	second.Expected = first.ID
 	request := r.abandon(p, call{name: "swap", f: func(r *rig, ctx context.Context, _ store.Lease) (any, error) {
-		_, _, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{second}, store.Take{})
+		_, _, _, err := r.s.SwapPlans(ctx, 0, []store.PlanSwap{second}, store.SwapClaim{})
 		return nil, err
 	}}, store.Lease{})
 	third := r.plan("plan", 3)
-	third.Was = first.ID
-	results, _, _, err := r.open(r.raw).SwapPlans(r.ctx, 0, []store.PlanSwap{third}, store.Take{})
+	third.Expected = first.ID
+	results, _, _, err := r.open(r.raw).SwapPlans(r.ctx, 0, []store.PlanSwap{third}, store.SwapClaim{})
 	r.NoError(err)
 	r.Equal([]store.SwapResult{store.Swapped}, results)
 	before := r.timers()
@@ -109,14 +109,14 @@ func TestSwapAtMaxMemory(t *testing.T) {
 	srv.config(t, "maxmemory", "1")
 	next := func() store.PlanSwap {
 		n := r.plan("plan")
-		n.Was, n.Due = p.ID, store.MaxMillis
+		n.Expected, n.Due = p.ID, store.MaxMillis
 		return n
 	}
 	before := r.timers()
 	adds := next()
 	adds.Entries = []store.Entry{r.entry(p.Key + "2")}
 	for _, swaps := range [][]store.PlanSwap{{r.plan("other")}, {adds}, {next(), r.plan("other")}} {
-		_, _, _, err := r.s.SwapPlans(r.ctx, 0, swaps, store.Take{})
+		_, _, _, err := r.s.SwapPlans(r.ctx, 0, swaps, store.SwapClaim{})
 		r.ErrorIs(err, store.ErrFull)
 		r.NotErrorIs(err, store.ErrUnsure)
 		r.Equal(before, r.timers())
@@ -125,13 +125,13 @@ func TestSwapAtMaxMemory(t *testing.T) {
 	again.Entries = p.Entries // exists
 	r.swap(again)
 	p = again
-	lost, _, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{r.plan("plan", 3)}, store.Take{})
+	lost, _, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{r.plan("plan", 3)}, store.SwapClaim{})
 	r.NoError(err)
 	r.Equal([]store.SwapResult{store.SwapLost}, lost)
 	claimed := r.claimPlans()
 	r.end(store.Done, claimed.Leases...)
 	r.EqualValues(1, r.get(p.Key).History.Done)
-	r.swap(store.PlanSwap{Key: p.Key, Was: p.ID})
+	r.swap(store.PlanSwap{Key: p.Key, Expected: p.ID})
 	r.noPlans()
 }
 
@@ -142,7 +142,7 @@ func TestSwapEndsMidway(t *testing.T) {
 	r.s = r.open(r.user())
 	fails := func(p store.PlanSwap) {
 		t.Helper()
-		_, _, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{p}, store.Take{})
+		_, _, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{p}, store.SwapClaim{})
 		r.ErrorContains(err, "user_script")
 		r.ErrorIs(err, store.ErrUnsure)
 	}
@@ -160,7 +160,7 @@ func TestSwapEndsMidway(t *testing.T) {
 			r.swap(p)
 			r.Len(r.plans(), 1)
 			r.Zero(r.claimPlans().Repaired)
-			r.swap(store.PlanSwap{Key: p.Key, Was: p.ID})
+			r.swap(store.PlanSwap{Key: p.Key, Expected: p.ID})
 		} else {
 			r.Equal(2, r.claimPlans().Repaired)
 		}
@@ -172,10 +172,10 @@ func TestSwapEndsMidway(t *testing.T) {
 		p := long(r.plan("plan"))
 		r.swap(p)
 		r.rights("-" + lacks)
-		fails(store.PlanSwap{Key: p.Key, Was: p.ID})
+		fails(store.PlanSwap{Key: p.Key, Expected: p.ID})
 		r.rights("+" + lacks)
 		r.LessOrEqual(r.claimPlans().Repaired, 1)
-		_, _, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{{Key: p.Key, Was: p.ID}}, store.Take{})
+		_, _, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{{Key: p.Key, Expected: p.ID}}, store.SwapClaim{})
 		r.NoError(err)
 		r.noPlans()
 		r.Zero(r.raw.HLen(r.ctx, r.s.shards[0].names[6]).Val(), "a body is left")
@@ -212,13 +212,13 @@ func TestClaimRepairsPlans(t *testing.T) {
 	r.Equal(1, claimed.Repaired)
 	r.Equal(p.Key, claimed.Leases[0].Key)
 
-	p.Was, p.ID, p.Body = p.ID, store.NewID(), make([]byte, inline+1)
+	p.Expected, p.ID, p.Body = p.ID, store.NewID(), make([]byte, inline+1)
 	r.swap(p)
 	r.NoError(r.raw.Del(r.ctx, names[6]).Err()) // a body
 	r.Equal(1, r.claimPlans().Repaired)
 	r.noPlans()
 
-	p.Was = store.ID{}
+	p.Expected = store.ID{}
 	r.swap(p)
 	r.NoError(r.raw.Del(r.ctx, names[4], names[5], names[planLane]).Err()) // all states and heads
 	r.claimPlans()
@@ -233,9 +233,9 @@ func TestSwapsLeaveNothing(t *testing.T) {
 	var was store.ID
 	for i, size := range []int{0, inline + 1, store.MaxBody, inline, inline + 1} {
 		p := r.plan("plan")
-		p.Was, p.Body = was, bytes.Repeat([]byte{byte(i)}, size)
+		p.Expected, p.Body = was, bytes.Repeat([]byte{byte(i)}, size)
 		twice := p
-		twice.ID, twice.Was = store.NewID(), p.ID
+		twice.ID, twice.Expected = store.NewID(), p.ID
 		r.swap(p, twice)
 		was = twice.ID
 		r.Equal(p.Body, r.get(p.Key).Body)
@@ -251,9 +251,9 @@ func TestSwapsLeaveNothing(t *testing.T) {
 			r.end(store.Retry, l)
 		}
 	}
-	remove := store.PlanSwap{Key: store.PlanKey("plan"), Was: was}
+	remove := store.PlanSwap{Key: store.PlanKey("plan"), Expected: was}
 	created := r.plan("plan")
-	r.swap(remove, created, store.PlanSwap{Key: created.Key, Was: created.ID})
+	r.swap(remove, created, store.PlanSwap{Key: created.Key, Expected: created.ID})
 	r.noPlans()
 	r.Empty(left(t, r.raw, r.o.Namespace))
 }
@@ -296,12 +296,12 @@ func TestSwapsOfOneCall(t *testing.T) {
 	r := newRig(t, startServer(t), Options{})
 	p := r.plan("plan", 1)
 	next := r.plan("plan", 1, 2)
-	next.Was = p.ID
+	next.Expected = p.ID
 	r.swap(p, next)
 	r.Equal(p.Entries[0].ID, r.get(p.Entries[0].Key).ID, "an occurrence that exists is replaced")
 	r.end(store.Done, r.claim(2).Leases...)
 	r.EqualValues(2, r.get(p.Key).History.Done)
-	r.swap(store.PlanSwap{Key: p.Key, Was: next.ID}, r.plan("plan"))
+	r.swap(store.PlanSwap{Key: p.Key, Expected: next.ID}, r.plan("plan"))
 	r.Equal(&store.History{}, r.get(p.Key).History, "a new plan has the history of another")
 }
 
@@ -329,9 +329,9 @@ func TestHistoryOfAnyKeys(t *testing.T) {
 		claimed := r.claim(3).Leases
 		now := store.Millis(r.clock.ms.Load())
 		r.clock.advance(time.Duration(rand.IntN(5000)) * time.Millisecond)
-		var ends []store.End
+		var ends []store.Outcome
 		for _, l := range claimed {
-			ends = append(ends, store.End{Holder: l.Holder, Kind: []store.EndKind{store.DeadLetter, store.Retry}[rand.IntN(2)], Error: errs[rand.IntN(len(errs))]})
+			ends = append(ends, store.Outcome{Holder: l.Holder, Kind: []store.OutcomeKind{store.DeadLetter, store.Retry}[rand.IntN(2)], Error: errs[rand.IntN(len(errs))]})
 		}
 		results, _, err := r.s.End(r.ctx, 0, ends)
 		r.NoError(err)
@@ -339,7 +339,7 @@ func TestHistoryOfAnyKeys(t *testing.T) {
 			r.Equal(store.Ended, results[i])
 			if ends[i].Kind == store.DeadLetter {
 				want.Add(store.Note{
-					Key: l.Key, Outcome: store.OutcomeDead, Begun: now, Ended: store.Millis(r.clock.ms.Load()),
+					Key: l.Key, Outcome: store.OccurrenceDead, Begun: now, Ended: store.Millis(r.clock.ms.Load()),
 					Attempts: l.Attempt, Error: store.CutNote(store.CutError(ends[i].Error)),
 				})
 				ended++
@@ -358,7 +358,7 @@ func TestHistoryOfAnyKeys(t *testing.T) {
 	record := r.get(p.Entries[0].Key)
 	r.NoError(ignore(r.s.Cancel(r.ctx, 0, []string{record.Key})))
 	want.Add(store.Note{
-		Key: record.Key, Outcome: store.OutcomeCancelled, Ended: store.Millis(r.clock.ms.Load()),
+		Key: record.Key, Outcome: store.OccurrenceCancelled, Ended: store.Millis(r.clock.ms.Load()),
 		Attempts: record.Attempts, Error: store.CutNote(record.LastError),
 	})
 	r.Equal(want, r.get(p.Key).History)
@@ -378,7 +378,7 @@ func TestEndsOfAPlanAndItsOccurrence(t *testing.T) {
 		r.swap(p)
 		leases := r.claimPlans().Leases
 		r.Len(leases, 2)
-		ends := []store.End{{Holder: leases[0].Holder, Kind: store.Release}, {Holder: leases[1].Holder, Kind: store.Done}}
+		ends := []store.Outcome{{Holder: leases[0].Holder, Kind: store.Release}, {Holder: leases[1].Holder, Kind: store.Done}}
 		want := store.Millis(r.clock.ms.Load())
 		if !planFirst {
 			slices.Reverse(ends)
@@ -387,7 +387,7 @@ func TestEndsOfAPlanAndItsOccurrence(t *testing.T) {
 		_, _, err := r.s.End(r.ctx, 0, ends)
 		r.NoError(err)
 		r.Equal(want, r.get(p.Key).Due)
-		r.swap(store.PlanSwap{Key: p.Key, Was: p.ID})
+		r.swap(store.PlanSwap{Key: p.Key, Expected: p.ID})
 	}
 }
 
@@ -412,7 +412,7 @@ func TestPlanWakesOnce(t *testing.T) {
 	cancel(1)
 	r.Equal(woken, r.get(p.Key).Due)
 	q := p
-	q.Was, q.ID, q.Seen = p.ID, store.NewID(), 1
+	q.Expected, q.ID, q.Seen = p.ID, store.NewID(), 1
 	q.Entries = nil
 	r.swap(q)
 	woken = store.Millis(r.clock.ms.Load())
@@ -429,7 +429,7 @@ func TestMaxPendingCountsPlans(t *testing.T) {
 	r.Equal(store.Refused, r.put(r.entry("x"))[0].Kind)
 	r.Len(r.claimPlans().Leases, 2)
 	r.Equal(store.Refused, r.put(r.entry("x"))[0].Kind)
-	results, _, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{r.plan("c")}, store.Take{})
+	results, _, _, err := r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{r.plan("c")}, store.SwapClaim{})
 	r.NoError(err)
 	r.Equal([]store.SwapResult{store.SwapRefused}, results)
 }
@@ -478,7 +478,7 @@ func TestSwapsAreSentInParts(t *testing.T) {
 	many[0].Entries[0].Body = nil
 	r.swap(many...)
 	r.Equal(40, r.stats().Plans)
-	results, _, h, err := r.s.SwapPlans(r.ctx, 0, nil, store.Take{})
+	results, _, h, err := r.s.SwapPlans(r.ctx, 0, nil, store.SwapClaim{})
 	r.NoError(err)
 	r.Empty(results)
 	r.EqualValues(1, h.NextDue)
@@ -487,7 +487,7 @@ func TestSwapsAreSentInParts(t *testing.T) {
 	r.s = r.open(clientOf(t, proxy.addr))
 	r.s.part = 5
 	proxy.next(deed{}, full)
-	_, _, _, err = r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{r.plan("x"), r.plan("y")}, store.Take{})
+	_, _, _, err = r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{r.plan("x"), r.plan("y")}, store.SwapClaim{})
 	r.ErrorIs(err, store.ErrUnsure)
 	r.ErrorIs(err, store.ErrFull)
 }
@@ -502,7 +502,7 @@ func TestPlansTakeAFixedNumberOfCalls(t *testing.T) {
 		for i := range n {
 			p := r.plan(fmt.Sprint("plan", i))
 			p.Body, p.Wake, p.Due = make([]byte, inline+1), store.WakeOnEnd, store.MaxMillis
-			swaps, removes = append(swaps, p), append(removes, store.PlanSwap{Key: p.Key, Was: p.ID})
+			swaps, removes = append(swaps, p), append(removes, store.PlanSwap{Key: p.Key, Expected: p.ID})
 		}
 		r.swap(swaps...)
 		count := func(f func()) { counts = append(counts, r.callsOf(f)) }

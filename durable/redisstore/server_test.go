@@ -208,11 +208,11 @@ func (r *rig) beat(worker string, ttl time.Duration) []string {
 	return names
 }
 
-func (r *rig) end(kind store.EndKind, leases ...store.Lease) []store.EndResult {
+func (r *rig) end(kind store.OutcomeKind, leases ...store.Lease) []store.EndResult {
 	r.t.Helper()
-	ends := make([]store.End, len(leases))
+	ends := make([]store.Outcome, len(leases))
 	for i, l := range leases {
-		ends[i] = store.End{Holder: l.Holder, Kind: kind, Error: "failed"}
+		ends[i] = store.Outcome{Holder: l.Holder, Kind: kind, Error: "failed"}
 	}
 	results, _, err := r.s.End(r.ctx, 0, ends)
 	r.NoError(err)

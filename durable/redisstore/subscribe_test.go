@@ -141,10 +141,10 @@ func TestEventsOfSeveral(t *testing.T) {
 		announced(1)
 
 		r.put(store.Entry{Key: "done", At: 1})
-		ends := make([]store.End, 3)
+		ends := make([]store.Outcome, 3)
 		for _, l := range r.claim(3).Leases {
 			i := slices.Index([]string{"k0", "k1", "done"}, l.Key)
-			ends[i] = store.End{Holder: l.Holder, Kind: store.Done}
+			ends[i] = store.Outcome{Holder: l.Holder, Kind: store.Done}
 			if i < 2 {
 				ends[i].Kind, ends[i].Delay = store.Retry, first[i].After
 			}
@@ -158,10 +158,10 @@ func TestEventsOfSeveral(t *testing.T) {
 		r.put(store.Entry{Key: "same", After: time.Hour})
 		_, _, err = r.s.Reschedule(r.ctx, 0, same)
 		r.NoError(err)
-		for _, kind := range []store.EndKind{store.Retry, store.DeadLetter} {
+		for _, kind := range []store.OutcomeKind{store.Retry, store.DeadLetter} {
 			r.put(store.Entry{Key: "same", At: 1})
 			announced(1)
-			_, _, err = r.s.End(r.ctx, 0, []store.End{{Holder: r.claim(1).Leases[0].Holder, Kind: kind, Delay: time.Hour}})
+			_, _, err = r.s.End(r.ctx, 0, []store.Outcome{{Holder: r.claim(1).Leases[0].Holder, Kind: kind, Delay: time.Hour}})
 			r.NoError(err)
 		}
 		r.put(store.Entry{Key: "now", At: now})

@@ -37,7 +37,7 @@ typedef Shard {
 
 Shard s;
 
-/* End.Kind. In a model without time Snooze equals GiveBack. */
+/* Outcome.Kind. In a model without time Snooze equals GiveBack. */
 #define DONE     0
 #define RETRY    1
 #define GIVEBACK 2

@@ -8,7 +8,7 @@
  * request may be repeated if its reply was lost, and a copy of it may arrive again after its call
  * has returned or its sender has crashed.
  *
- * IDs are not in the model. Each swap gives the plan a new ID, so a swap's Was is the plan's ID if
+ * IDs are not in the model. Each swap gives the plan a new ID, so a swap's Expected is the plan's ID if
  * and only if no swap was made since its sender read the plan: that is the bit fresh.
  *
  * The clock has the times 0 to TIMES, each of which is planned. The bounds FAULTS (crashes, lost

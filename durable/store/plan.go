@@ -20,19 +20,19 @@ import (
 //     and Stats counts them separately;
 //   - a claim leases plans in addition to timers ([Claim].Plans), and never makes one a dead
 //     letter;
-//   - the swap that creates an occurrence can lease it, too ([Take]);
+//   - the swap that creates an occurrence can lease it, too ([SwapClaim]);
 //   - the engine keeps a [History] with it.
 
 // PlanLane is the lane of plans, after those of timers.
 const PlanLane = Lanes
 
-const planEnd = "\x00"
+const planSuffix = "\x00"
 
 // PlanKey returns the key of a schedule's plan.
-func PlanKey(schedule string) string { return schedule + planEnd }
+func PlanKey(schedule string) string { return schedule + planSuffix }
 
 // IsPlan reports whether a key is that of a plan.
-func IsPlan(key string) bool { return strings.HasSuffix(key, planEnd) }
+func IsPlan(key string) bool { return strings.HasSuffix(key, planSuffix) }
 
 // PlanOf returns the key of the plan that an occurrence belongs to; "" if the key is not an
 // occurrence's.
@@ -46,7 +46,7 @@ func PlanOf(key string) string {
 // ScheduleOf returns the key of the schedule that a plan or an occurrence belongs to; the key
 // itself for other timers.
 func ScheduleOf(key string) string {
-	schedule, _, _ := strings.Cut(key, planEnd)
+	schedule, _, _ := strings.Cut(key, planSuffix)
 	return schedule
 }
 
@@ -67,19 +67,21 @@ const (
 	MaxPlanEntries = 100
 )
 
-// Outcome is how an occurrence has ended.
-type Outcome uint8
+// OccurrenceOutcome is how an occurrence has ended.
+type OccurrenceOutcome uint8
 
-// The outcomes.
+// The outcomes of an occurrence.
 const (
-	OutcomeDone      Outcome = iota + 1 // its handler returned nil
-	OutcomeDead                         // it is a dead letter
-	OutcomeCancelled                    // it was cancelled, while it waited or ran
+	OccurrenceDone      OccurrenceOutcome = iota + 1 // its handler returned nil
+	OccurrenceDead                                   // it is a dead letter
+	OccurrenceCancelled                              // it was cancelled, while it waited or ran
 )
 
-var outcomeNames = [...]string{"", "done", "dead", "cancelled"}
+var occurrenceNames = [...]string{"", "done", "dead", "cancelled"}
 
-func (o Outcome) String() string { return nameOf("Outcome", outcomeNames[:], uint8(o)) }
+func (o OccurrenceOutcome) String() string {
+	return nameOf("OccurrenceOutcome", occurrenceNames[:], uint8(o))
+}
 
 // History counts and lists how the occurrences of a plan ended. The engine updates it in the step
 // that ends an occurrence: by [Store.End], by Cancel, or by a claim that finds its lease expired
@@ -89,17 +91,17 @@ type History struct {
 	Last                  []Note // the last MaxNotes, the latest last
 }
 
-// Ends returns the number of ended occurrences.
-func (h History) Ends() uint64 { return h.Done + h.Dead + h.Cancelled }
+// Ended returns the number of ended occurrences.
+func (h History) Ended() uint64 { return h.Done + h.Dead + h.Cancelled }
 
 // Add counts n, and appends it to the last notes.
 func (h *History) Add(n Note) {
 	switch n.Outcome {
-	case OutcomeDone:
+	case OccurrenceDone:
 		h.Done++
-	case OutcomeDead:
+	case OccurrenceDead:
 		h.Dead++
-	case OutcomeCancelled:
+	case OccurrenceCancelled:
 		h.Cancelled++
 	}
 	if len(h.Last) == MaxNotes {
@@ -111,7 +113,7 @@ func (h *History) Add(n Note) {
 // Note describes one ended occurrence.
 type Note struct {
 	Key      string // of the occurrence
-	Outcome  Outcome
+	Outcome  OccurrenceOutcome
 	Begun    Millis // when its last attempt was claimed; 0 if it was not running when it ended
 	Ended    Millis
 	Attempts int
@@ -141,12 +143,12 @@ const (
 // ends the lease.
 type PlanSwap struct {
 	Key string // of the plan
-	// Was is the ID that the plan must have; zero: it must not exist. ID is its new ID, which must
+	// Expected is the ID that the plan must have; zero: it must not exist. ID is its new ID, which must
 	// be unused: so each swap makes all others fail that were prepared before it. The zero ID
 	// removes the plan and its History; the swap's other fields are then ignored.
-	Was, ID ID
-	Body    []byte
-	Due     Millis // when the plan is due next
+	Expected, ID ID
+	Body         []byte
+	Due          Millis // when the plan is due next
 	// Wake and Seen: if the History counts more than Seen of the ends that Wake selects, the plan
 	// is due at once.
 	Wake Wake
@@ -156,9 +158,9 @@ type PlanSwap struct {
 	Entries []Entry
 }
 
-// Take requests leases on occurrences that swaps create, so that these need not be claimed. The
-// zero Take requests none.
-type Take struct {
+// SwapClaim requests leases on occurrences that swaps create, so that these need not be claimed. The
+// zero SwapClaim requests none.
+type SwapClaim struct {
 	// Token is drawn for this call, by NewToken. A call that is repeated because its reply was
 	// lost has the same Token, and gets those of its leases that still hold, whatever the results
 	// of the swaps are.
@@ -169,17 +171,17 @@ type Take struct {
 	Max int
 }
 
-// Check refuses a Take that is out of bounds.
-func (t Take) Check() error {
+// Check refuses a SwapClaim that is out of bounds.
+func (t SwapClaim) Check() error {
 	switch {
-	case t == Take{}:
+	case t == SwapClaim{}:
 		return nil
 	case t.Max < 0 || t.Max > MaxItems:
-		return fmt.Errorf("durable: Take.Max is %d, must be 0 to %d", t.Max, MaxItems)
+		return fmt.Errorf("durable: SwapClaim.Max is %d, must be 0 to %d", t.Max, MaxItems)
 	case t.Token == Token{}:
-		return errors.New("durable: Take.Token is zero, must be drawn for the call")
+		return errors.New("durable: SwapClaim.Token is zero, must be drawn for the call")
 	case t.Lease < MinLease || t.Lease > MaxLease:
-		return fmt.Errorf("durable: Take.Lease is %v, must be %v to %v", t.Lease, MinLease, MaxLease)
+		return fmt.Errorf("durable: SwapClaim.Lease is %v, must be %v to %v", t.Lease, MinLease, MaxLease)
 	}
 	return nil
 }
@@ -190,7 +192,7 @@ type SwapResult uint8
 // The results of a PlanSwap.
 const (
 	Swapped     SwapResult = iota + 1
-	SwapLost               // the plan does not have the ID in Was; nothing was changed
+	SwapLost               // the plan does not have the ID in Expected; nothing was changed
 	SwapRefused            // MaxPending leaves no capacity for the plan and its entries; nothing was changed
 )
 
@@ -206,8 +208,8 @@ func (p PlanSwap) Check() error {
 	switch {
 	case strings.IndexByte(p.Key, 0) != len(p.Key)-1 || len(p.Key) == 1:
 		return fmt.Errorf("durable: %s is not the key of a plan, which has one zero byte, at its end", quote(p.Key))
-	case p.ID == p.Was:
-		return fmt.Errorf("durable: PlanSwap.ID of %s is %v, must differ from Was", quote(p.Key), p.ID)
+	case p.ID == p.Expected:
+		return fmt.Errorf("durable: PlanSwap.ID of %s is %v, must differ from Expected", quote(p.Key), p.ID)
 	case p.ID == ID{}:
 		return nil
 	case len(p.Body) > MaxBody:
@@ -235,7 +237,7 @@ func (p PlanSwap) Added(exists func(key string) bool) int {
 		return 0
 	}
 	n := 0
-	if p.Was == (ID{}) {
+	if p.Expected == (ID{}) {
 		n++
 	}
 	for _, e := range p.Entries {

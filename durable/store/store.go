@@ -55,8 +55,8 @@ type Store interface {
 	Purge(ctx context.Context, shard int, keys []string) (int, error)
 
 	// SwapPlans changes plans, in order, each atomically; see [PlanSwap]. It can lease the
-	// occurrences that it creates to the caller; see [Take].
-	SwapPlans(ctx context.Context, shard int, swaps []PlanSwap, take Take) ([]SwapResult, []Lease, Horizon, error)
+	// occurrences that it creates to the caller; see [SwapClaim].
+	SwapPlans(ctx context.Context, shard int, swaps []PlanSwap, take SwapClaim) ([]SwapResult, []Lease, Horizon, error)
 
 	// Plans returns the plans after a key, ordered by key, with their bodies: at most limit of
 	// them, and at most [MaxClaim] bytes together unless it is one plan. If there are more plans
@@ -72,8 +72,8 @@ type Store interface {
 	// Extend makes leases, including expired ones, end lease from now, and returns the new end.
 	Extend(ctx context.Context, shard int, holders []Holder, lease time.Duration) ([]ExtendResult, Millis, error)
 
-	// End ends runs.
-	End(ctx context.Context, shard int, ends []End) ([]EndResult, Horizon, error)
+	// End ends runs, each with its outcome.
+	End(ctx context.Context, shard int, ends []Outcome) ([]EndResult, Horizon, error)
 
 	// Horizons returns the horizons of shards, in order. It is cheap. A shard that cannot be read does
 	// not hide the others: if some have answered, Horizons returns the error together with the

@@ -101,29 +101,29 @@ func TestPlansAreChecked(t *testing.T) {
 	key := PlanKey("k")
 	entry := Entry{Key: key + "1"}
 	for want, p := range map[string]PlanSwap{
-		"a timer's key is 0 bytes long":                                       {},
-		`"k" is not the key of a plan, which has one zero byte, at its end`:   {Key: "k", ID: id},
-		`"k\x00k\x00" is not the key of a plan`:                               {Key: "k\x00k\x00", ID: id},
-		`"\x00" is not the key of a plan`:                                     {Key: "\x00", ID: id},
-		`PlanSwap.ID of "k\x00" is ` + id.String() + `, must differ from Was`: {Key: key, ID: id, Was: id},
-		`the plan "k\x00" is 65537 bytes long, must be at most 65536`:         {Key: key, ID: id, Body: make([]byte, 65537)},
-		`PlanSwap.Wake of "k\x00" is 3, must be 0 to 2`:                       {Key: key, ID: id, Wake: 3},
-		`PlanSwap of "k\x00" has 101 entries, must have at most 100`:          {Key: key, ID: id, Entries: make([]Entry, 101)},
-		`"l\x001" is not the key of an occurrence of "k\x00"`:                 {Key: key, ID: id, Entries: []Entry{{Key: "l\x001"}}},
-		`the topic of timer "k\x001" is 129 bytes long`:                       {Key: key, ID: id, Entries: []Entry{{Key: key + "1", Topic: strings.Repeat("t", 129)}}},
-		`plan "k\x00" is due at -1 ms after 1970`:                             {Key: key, ID: id, Due: -1},
+		"a timer's key is 0 bytes long":                                            {},
+		`"k" is not the key of a plan, which has one zero byte, at its end`:        {Key: "k", ID: id},
+		`"k\x00k\x00" is not the key of a plan`:                                    {Key: "k\x00k\x00", ID: id},
+		`"\x00" is not the key of a plan`:                                          {Key: "\x00", ID: id},
+		`PlanSwap.ID of "k\x00" is ` + id.String() + `, must differ from Expected`: {Key: key, ID: id, Expected: id},
+		`the plan "k\x00" is 65537 bytes long, must be at most 65536`:              {Key: key, ID: id, Body: make([]byte, 65537)},
+		`PlanSwap.Wake of "k\x00" is 3, must be 0 to 2`:                            {Key: key, ID: id, Wake: 3},
+		`PlanSwap of "k\x00" has 101 entries, must have at most 100`:               {Key: key, ID: id, Entries: make([]Entry, 101)},
+		`"l\x001" is not the key of an occurrence of "k\x00"`:                      {Key: key, ID: id, Entries: []Entry{{Key: "l\x001"}}},
+		`the topic of timer "k\x001" is 129 bytes long`:                            {Key: key, ID: id, Entries: []Entry{{Key: key + "1", Topic: strings.Repeat("t", 129)}}},
+		`plan "k\x00" is due at -1 ms after 1970`:                                  {Key: key, ID: id, Due: -1},
 	} {
 		require.ErrorContains(t, p.Check(), want)
 	}
-	require.NoError(t, PlanSwap{Key: key, ID: id, Was: other, Entries: []Entry{entry}}.Check())
-	require.NoError(t, PlanSwap{Key: key, Was: other, Wake: 9}.Check(), "nothing counts in a removal")
+	require.NoError(t, PlanSwap{Key: key, ID: id, Expected: other, Entries: []Entry{entry}}.Check())
+	require.NoError(t, PlanSwap{Key: key, Expected: other, Wake: 9}.Check(), "nothing counts in a removal")
 	require.ErrorContains(t, Entry{Key: key}.Check(), `ends with a zero byte, as only a plan's does`)
 	require.ErrorContains(t, Claim{Worker: "w", Max: 1, MaxBytes: 1, Lease: time.Second, MaxAttempts: 1, Plans: 501}.Check(), "Claim.Plans is 501, must be 0 to 500")
 
 	p := PlanSwap{Key: key, ID: id, Entries: []Entry{entry, {Key: key + "2"}}}
 	require.Equal(t, 2, p.Added(func(key string) bool { return key == entry.Key }))
-	require.Zero(t, PlanSwap{Key: key, Was: other, Entries: p.Entries}.Added(nil))
-	require.Equal(t, "swapped lost refused done dead cancelled", fmt.Sprint(Swapped, SwapLost, SwapRefused, OutcomeDone, OutcomeDead, OutcomeCancelled))
+	require.Zero(t, PlanSwap{Key: key, Expected: other, Entries: p.Entries}.Added(nil))
+	require.Equal(t, "swapped lost refused done dead cancelled", fmt.Sprint(Swapped, SwapLost, SwapRefused, OccurrenceDone, OccurrenceDead, OccurrenceCancelled))
 	require.Equal(t, []string{"k", "k", "l"}, []string{ScheduleOf(key), ScheduleOf(entry.Key), ScheduleOf("l")})
 	require.Equal(t, []string{"", key, ""}, []string{PlanOf(key), PlanOf(entry.Key), PlanOf("l")})
 	require.Equal(t, PlanLane, LaneOfKey(key, "t"))

@@ -268,36 +268,36 @@ var extendNames = [...]string{"", "extended", "cancelled", "lost"}
 
 func (r ExtendResult) String() string { return nameOf("ExtendResult", extendNames[:], uint8(r)) }
 
-// EndKind is the outcome of a run.
-type EndKind uint8
+// OutcomeKind is the kind of an Outcome.
+type OutcomeKind uint8
 
-// The outcomes of a run.
+// The kinds of an Outcome.
 const (
-	Done       EndKind = iota + 1 // removed
-	Retry                         // waits for Delay; the attempt counts
-	Snooze                        // waits for Delay; the attempt does not count
-	Release                       // waits, due as before; the attempt does not count
-	DeadLetter                    // becomes a dead letter
+	Done       OutcomeKind = iota + 1 // removed
+	Retry                             // waits for Delay; the attempt counts
+	Snooze                            // waits for Delay; the attempt does not count
+	Release                           // waits, due as before; the attempt does not count
+	DeadLetter                        // becomes a dead letter
 )
 
-var endNames = [...]string{"", "done", "retry", "snooze", "release", "dead-letter"}
+var outcomeNames = [...]string{"", "done", "retry", "snooze", "release", "dead-letter"}
 
-func (k EndKind) String() string { return nameOf("EndKind", endNames[:], uint8(k)) }
+func (k OutcomeKind) String() string { return nameOf("OutcomeKind", outcomeNames[:], uint8(k)) }
 
-// End ends a run. If the timer was cancelled during the run it is removed, whatever the outcome.
+// Outcome ends a run. If the timer was cancelled during the run it is removed, whatever the kind.
 // If it has a successor, that waits, and the timer itself is removed, cancelled or not. The result
 // tells which of these applied.
-type End struct {
+type Outcome struct {
 	Holder
-	Kind  EndKind
+	Kind  OutcomeKind
 	Delay time.Duration // Retry, Snooze: from the engine's present
 	Error string        // Retry, DeadLetter: at most MaxError bytes are kept
 }
 
-// EndResult answers an End.
+// EndResult is the result of writing an Outcome.
 type EndResult uint8
 
-// The results of an End.
+// The results of writing an Outcome.
 const (
 	Ended        EndResult = iota + 1 // as its kind says; with DeadLetter the timer is a dead letter
 	EndLost                           // another worker holds it, or the timer is removed; nothing was changed

@@ -49,7 +49,7 @@ func cancelAbsent(f *fixture) {
 }
 
 // ways are the kinds of End, by which a run can end.
-var ways = []store.EndKind{store.Done, store.Retry, store.Snooze, store.Release, store.DeadLetter}
+var ways = []store.OutcomeKind{store.Done, store.Retry, store.Snooze, store.Release, store.DeadLetter}
 
 func cancelLeased(f *fixture) {
 	for _, way := range ways {
@@ -67,7 +67,7 @@ func cancelLeased(f *fixture) {
 		f.ended(l, way)
 		f.absent("a")
 		f.Empty(f.claim(1), "D4: it runs again after %v", way)
-		f.Equal(store.EndLost, f.end(store.End{Holder: l.Holder, Kind: way}))
+		f.Equal(store.EndLost, f.end(store.Outcome{Holder: l.Holder, Kind: way}))
 		f.empty()
 	}
 }
@@ -85,7 +85,7 @@ func cancelRanOut(f *fixture) {
 	for _, l := range leases[:2] {
 		r, _ := f.extend(l.Holder, testLease)
 		f.Equal(store.ExtendLost, r)
-		f.Equal(store.EndLost, f.end(store.End{Holder: l.Holder, Kind: store.Retry}))
+		f.Equal(store.EndLost, f.end(store.Outcome{Holder: l.Holder, Kind: store.Retry}))
 		f.absent(l.Key)
 	}
 }

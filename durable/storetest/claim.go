@@ -68,7 +68,7 @@ func laneOrder(f *fixture) {
 		last = leases[0].Due
 	}
 	for _, h := range f.held {
-		f.Equal(store.Ended, f.end(store.End{Holder: h, Kind: store.Release}))
+		f.Equal(store.Ended, f.end(store.Outcome{Holder: h, Kind: store.Release}))
 	}
 	var dues []store.Millis
 	for _, l := range f.claim(5) {

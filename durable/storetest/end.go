@@ -20,21 +20,21 @@ var endTests = []test{
 func endDone(f *fixture) {
 	f.putAll("a")
 	l := f.claimOne("a")
-	results, _, err := f.Store.End(f.ctx, 0, []store.End{{Holder: l.Holder, Kind: store.Done}, {Holder: l.Holder, Kind: store.Retry}})
+	results, _, err := f.Store.End(f.ctx, 0, []store.Outcome{{Holder: l.Holder, Kind: store.Done}, {Holder: l.Holder, Kind: store.Retry}})
 	f.NoError(err)
 	f.Equal([]store.EndResult{store.Ended, store.EndLost}, results)
 	f.absent("a")
-	f.Equal(store.EndLost, f.end(store.End{Holder: l.Holder, Kind: store.Done}))
+	f.Equal(store.EndLost, f.end(store.Outcome{Holder: l.Holder, Kind: store.Done}))
 	f.empty()
 }
 
 // endWith claims a, ends it and returns its record. It checks the record except for attempts, last
 // error and due time.
-func (f *fixture) endWith(e store.Entry, kind store.EndKind, delay time.Duration, text string) (r store.Record, before store.Horizon) {
+func (f *fixture) endWith(e store.Entry, kind store.OutcomeKind, delay time.Duration, text string) (r store.Record, before store.Horizon) {
 	f.Helper()
 	l := f.claimOne("a")
 	before = f.look(0)
-	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: kind, Delay: delay, Error: text}))
+	f.Equal(store.Ended, f.end(store.Outcome{Holder: l.Holder, Kind: kind, Delay: delay, Error: text}))
 	r = f.get("a")
 	f.Equal(store.Record{
 		Key: e.Key, ID: e.ID, Topic: e.Topic, Body: e.Body,
@@ -109,7 +109,7 @@ func endDeadLetter(f *fixture) {
 	r, _ := f.endWith(e, store.Retry, 0, "first")
 	l := f.claimOne("a")
 	before := f.look(0)
-	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.DeadLetter, Delay: time.Minute, Error: "second"}))
+	f.Equal(store.Ended, f.end(store.Outcome{Holder: l.Holder, Kind: store.DeadLetter, Delay: time.Minute, Error: "second"}))
 	dead := f.get("a")
 	f.GreaterOrEqual(dead.Died, before.Now)
 	f.LessOrEqual(dead.Died, f.look(0).Now)
@@ -127,9 +127,9 @@ func endBatch(f *fixture) {
 	f.cancel("cancelled")
 	next := entry("succeeded")
 	f.put(next)
-	var ends []store.End
+	var ends []store.Outcome
 	for i, l := range leases {
-		ends = append(ends, store.End{Holder: l.Holder, Kind: ways[i%len(ways)], Delay: time.Minute, Error: "failed"})
+		ends = append(ends, store.Outcome{Holder: l.Holder, Kind: ways[i%len(ways)], Delay: time.Minute, Error: "failed"})
 	}
 	ends[6].Kind = store.Retry
 	before := f.look(0)

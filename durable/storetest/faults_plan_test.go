@@ -82,24 +82,24 @@ func (r *rigged) boundless(f func()) {
 }
 
 var swapFaults = []fault{
-	{name: "Was is not compared", found: []string{"S2 a swap creates,", "S2 of two"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, was store.Record) {
+	{name: "Expected is not compared", found: []string{"S2 a swap creates,", "S2 of two"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, was store.Record) {
 		if p.ID != was.ID {
-			p.Was = was.ID
+			p.Expected = was.ID
 		}
 	})},
-	{name: "Was is compared with nothing only", found: []string{"S2 a swap creates,", "S2 of two"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, was store.Record) {
-		if p.ID != was.ID && p.Was != (store.ID{}) && was.State != 0 {
-			p.Was = was.ID
+	{name: "Expected is compared with nothing only", found: []string{"S2 a swap creates,", "S2 of two"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, was store.Record) {
+		if p.ID != was.ID && p.Expected != (store.ID{}) && was.State != 0 {
+			p.Expected = was.ID
 		}
 	})},
 	{name: "a plan is created whatever there is", found: []string{"S2 a swap creates,"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, was store.Record) {
-		if p.Was == (store.ID{}) {
-			p.Was = was.ID
+		if p.Expected == (store.ID{}) {
+			p.Expected = was.ID
 		}
 	})},
 	{name: "a plan is replaced that does not exist", found: []string{"S2 a swap creates,"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, was store.Record) {
 		if was.State == 0 && p.ID != (store.ID{}) {
-			p.Was = store.ID{}
+			p.Expected = store.ID{}
 		}
 	})},
 	{name: "a swap that is lost creates its occurrences", found: []string{"S2 of two"}, rig: func(r *rigged) {
@@ -115,7 +115,7 @@ var swapFaults = []fault{
 		})
 	}},
 	{name: "the first swap of a call is made only", found: []string{"S2 of two"}, rig: func(r *rigged) {
-		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 			results, leases, h, err := r.Store.SwapPlans(ctx, n, swaps[:1], take)
 			for len(results) > 0 && len(results) < len(swaps) {
 				results = append(results, store.Swapped)
@@ -238,7 +238,7 @@ var swapFaults = []fault{
 	{name: "MaxPending counts entries that exist", found: []string{"S2 a swap that MaxPending"}, rig: func(r *rigged) {
 		r.swaps(func(p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult {
 			added := p.Added(func(string) bool { return false })
-			if r.record(p.Key).ID == p.Was && added > 0 && r.crowded(p, added) {
+			if r.record(p.Key).ID == p.Expected && added > 0 && r.crowded(p, added) {
 				return store.SwapRefused
 			}
 			return do(p)
@@ -246,7 +246,7 @@ var swapFaults = []fault{
 	}},
 	{name: "MaxPending counts a plan that is replaced", found: []string{"S2 a swap that MaxPending"}, rig: func(r *rigged) {
 		r.swaps(func(p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult {
-			if p.ID != (store.ID{}) && r.record(p.Key).ID == p.Was && r.crowded(p, 1) {
+			if p.ID != (store.ID{}) && r.record(p.Key).ID == p.Expected && r.crowded(p, 1) {
 				return store.SwapRefused
 			}
 			return do(p)
@@ -254,13 +254,13 @@ var swapFaults = []fault{
 	}},
 	{name: "MaxPending refuses a removal", found: []string{"S2 a swap that MaxPending"}, rig: func(r *rigged) {
 		r.swaps(func(p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult {
-			if p.ID == (store.ID{}) && r.record(p.Key).ID == p.Was && r.crowded(p, len(p.Entries)) {
+			if p.ID == (store.ID{}) && r.record(p.Key).ID == p.Expected && r.crowded(p, len(p.Entries)) {
 				return store.SwapRefused
 			}
 			return do(p)
 		})
 	}},
-	{name: "MaxPending refuses before Was is compared", found: []string{"S2 a swap that MaxPending"}, rig: func(r *rigged) {
+	{name: "MaxPending refuses before Expected is compared", found: []string{"S2 a swap that MaxPending"}, rig: func(r *rigged) {
 		r.swaps(func(p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult {
 			added := p.Added(func(key string) bool { return r.record(key).State != 0 })
 			if added > 0 && r.crowded(p, added) {
@@ -304,14 +304,14 @@ var swapFaults = []fault{
 	}},
 	{name: "the ends before a plan are in its history", found: []string{"S9 the history counts"}, rig: func(r *rigged) {
 		before := map[string]*store.History{}
-		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			result := do(e)
 			plan := store.PlanOf(e.Key)
 			if e.Kind == store.Done && result == store.Ended && plan != "" && r.record(plan).State == 0 {
 				if before[plan] == nil {
 					before[plan] = &store.History{}
 				}
-				before[plan].Add(store.Note{Key: e.Key, Outcome: store.OutcomeDone, Ended: r.ms()})
+				before[plan].Add(store.Note{Key: e.Key, Outcome: store.OccurrenceDone, Ended: r.ms()})
 			}
 			return result
 		})
@@ -328,7 +328,7 @@ var swapFaults = []fault{
 	{name: "a swap does not look at Seen", found: []string{"S4 a plan is awake at once"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, _ store.Record) { p.Seen = math.MaxUint64 })},
 	{name: "what was seen wakes", found: []string{"S4 a plan is awake at once"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, _ store.Record) { p.Seen = max(p.Seen, 1) - 1 })},
 	{name: "Seen is of all ends", found: []string{"S4 a plan is awake at once"}, rig: afterSwap(func(r *rigged, p store.PlanSwap, t *oracle.Timer, _ oracle.Timer) {
-		if p.Wake == store.WakeOnDead && t.History.Ends() > p.Seen {
+		if p.Wake == store.WakeOnDead && t.History.Ended() > p.Seen {
 			t.Due = r.ms()
 		}
 	})},
@@ -381,7 +381,7 @@ const (
 // around calls f instead of each call that ends occurrences; do makes it.
 func around(f func(r *rigged, n int, call string, do func())) func(*rigged) {
 	return func(r *rigged) {
-		r.ends(func(e store.End, do func(store.End) store.EndResult) (result store.EndResult) {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) (result store.EndResult) {
 			f(r, store.ShardOf(e.Key, r.Shards()), inEnd, func() { result = do(e) })
 			return result
 		})
@@ -427,7 +427,7 @@ func notes(f func(r *rigged, call string, n *store.Note) bool) func(*rigged) {
 		for key, was := range before {
 			r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) {
 				h := was.History
-				added := min(int(t.History.Ends()-h.Ends()), store.MaxNotes)
+				added := min(int(t.History.Ended()-h.Ended()), store.MaxNotes)
 				for _, note := range t.History.Last[len(t.History.Last)-added:] {
 					if f(r, call, &note) {
 						h.Add(note)
@@ -440,16 +440,16 @@ func notes(f func(r *rigged, call string, n *store.Note) bool) func(*rigged) {
 }
 
 // noNote removes the notes of some ends.
-func noNote(call string, outcome store.Outcome, ran bool) func(*rigged) {
+func noNote(call string, outcome store.OccurrenceOutcome, ran bool) func(*rigged) {
 	return notes(func(_ *rigged, in string, n *store.Note) bool {
 		return in != call || n.Outcome != outcome || (n.Begun != 0) != ran
 	})
 }
 
 // noteOfEnd adds notes of calls to End that do not end an occurrence.
-func noteOfEnd(outcome store.Outcome, when func(e store.End, result store.EndResult) bool) func(*rigged) {
+func noteOfEnd(outcome store.OccurrenceOutcome, when func(e store.Outcome, result store.EndResult) bool) func(*rigged) {
 	return func(r *rigged) {
-		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			result := do(e)
 			if when(e, result) {
 				r.timer(store.PlanOf(e.Key), func(_ *oracle.Shard, t *oracle.Timer) {
@@ -461,8 +461,8 @@ func noteOfEnd(outcome store.Outcome, when func(e store.End, result store.EndRes
 	}
 }
 
-func endedBy(kind store.EndKind) func(store.End, store.EndResult) bool {
-	return func(e store.End, result store.EndResult) bool { return result == store.Ended && e.Kind == kind }
+func endedBy(kind store.OutcomeKind) func(store.Outcome, store.EndResult) bool {
+	return func(e store.Outcome, result store.EndResult) bool { return result == store.Ended && e.Kind == kind }
 }
 
 // lastNotes changes the list of a history to which notes were added.
@@ -472,7 +472,7 @@ func lastNotes(f func(before, after []store.Note) []store.Note) func(*rigged) {
 		do()
 		for key, was := range before {
 			r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) {
-				if t.History.Ends() > was.History.Ends() {
+				if t.History.Ended() > was.History.Ended() {
 					t.History.Last = f(was.History.Last, t.History.Last)
 				}
 			})
@@ -487,7 +487,7 @@ func wakes(f func(r *rigged, was oracle.Timer, t *oracle.Timer, last store.Note)
 		do()
 		for key, was := range before {
 			r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) {
-				if t.History.Ends() > was.History.Ends() {
+				if t.History.Ended() > was.History.Ended() {
 					f(r, was, t, t.History.Last[len(t.History.Last)-1])
 				}
 			})
@@ -505,12 +505,12 @@ func asleep(when func(was oracle.Timer, last store.Note) bool) func(*rigged) {
 }
 
 var noteFaults = []fault{
-	{name: "Done is not noted", found: []string{"S9 the history counts", "S9 the history lists"}, rig: noNote(inEnd, store.OutcomeDone, true)},
-	{name: "DeadLetter is not noted", found: []string{"S9 the history counts"}, rig: noNote(inEnd, store.OutcomeDead, true)},
-	{name: "the end of a cancelled run is not noted", found: []string{"S9 the history counts"}, rig: noNote(inEnd, store.OutcomeCancelled, true)},
-	{name: "a cancel is not noted", found: []string{"S9 the history counts"}, rig: noNote(inCancel, store.OutcomeCancelled, false)},
-	{name: "a lost lease in the last attempt is not noted", found: []string{"S9 an occurrence that ends"}, rig: noNote(inClaim, store.OutcomeDead, true)},
-	{name: "a lost lease of a cancelled occurrence is not noted", found: []string{"S9 an occurrence that ends"}, rig: noNote(inClaim, store.OutcomeCancelled, true)},
+	{name: "Done is not noted", found: []string{"S9 the history counts", "S9 the history lists"}, rig: noNote(inEnd, store.OccurrenceDone, true)},
+	{name: "DeadLetter is not noted", found: []string{"S9 the history counts"}, rig: noNote(inEnd, store.OccurrenceDead, true)},
+	{name: "the end of a cancelled run is not noted", found: []string{"S9 the history counts"}, rig: noNote(inEnd, store.OccurrenceCancelled, true)},
+	{name: "a cancel is not noted", found: []string{"S9 the history counts"}, rig: noNote(inCancel, store.OccurrenceCancelled, false)},
+	{name: "a lost lease in the last attempt is not noted", found: []string{"S9 an occurrence that ends"}, rig: noNote(inClaim, store.OccurrenceDead, true)},
+	{name: "a lost lease of a cancelled occurrence is not noted", found: []string{"S9 an occurrence that ends"}, rig: noNote(inClaim, store.OccurrenceCancelled, true)},
 	{name: "a requeued occurrence is noted once", found: []string{"S9 the history counts"}, rig: func(r *rigged) {
 		requeued := map[string]bool{}
 		notes(func(_ *rigged, _ string, n *store.Note) bool { return !requeued[n.Key] })(r)
@@ -520,16 +520,16 @@ var noteFaults = []fault{
 			return result
 		})
 	}},
-	{name: "Retry is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OutcomeDead, endedBy(store.Retry))},
-	{name: "Snooze is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OutcomeDone, endedBy(store.Snooze))},
-	{name: "GiveBack is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OutcomeDone, endedBy(store.Release))},
-	{name: "a run that has a successor is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OutcomeDone, func(_ store.End, result store.EndResult) bool { return result == store.EndReplaced })},
-	{name: "an end that is lost is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OutcomeDone, func(_ store.End, result store.EndResult) bool { return result == store.EndLost })},
+	{name: "Retry is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OccurrenceDead, endedBy(store.Retry))},
+	{name: "Snooze is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OccurrenceDone, endedBy(store.Snooze))},
+	{name: "GiveBack is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OccurrenceDone, endedBy(store.Release))},
+	{name: "a run that has a successor is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OccurrenceDone, func(_ store.Outcome, result store.EndResult) bool { return result == store.EndReplaced })},
+	{name: "an end that is lost is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OccurrenceDone, func(_ store.Outcome, result store.EndResult) bool { return result == store.EndLost })},
 	{name: "a lost lease of an occurrence with a successor is noted", found: []string{"S9 an occurrence that ends"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
 			r.timersOf(n, store.Leased, func(t *oracle.Timer) {
 				if plan := r.Parts[n].Timers[store.PlanOf(t.Key)]; plan != nil && t.LeaseEnd <= r.ms() && t.Successor != nil {
-					plan.History.Add(store.Note{Key: t.Key, Outcome: store.OutcomeDone, Ended: r.ms()})
+					plan.History.Add(store.Note{Key: t.Key, Outcome: store.OccurrenceDone, Ended: r.ms()})
 				}
 			})
 			return do(c)
@@ -539,7 +539,7 @@ var noteFaults = []fault{
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
 			r.timersOf(n, store.Leased, func(t *oracle.Timer) {
 				if plan := r.Parts[n].Timers[store.PlanOf(t.Key)]; plan != nil && t.LeaseEnd <= r.ms() && !t.Cancelled && t.Attempts < c.MaxAttempts {
-					plan.History.Add(store.Note{Key: t.Key, Outcome: store.OutcomeDead, Ended: r.ms()})
+					plan.History.Add(store.Note{Key: t.Key, Outcome: store.OccurrenceDead, Ended: r.ms()})
 				}
 			})
 			return do(c)
@@ -550,7 +550,7 @@ var noteFaults = []fault{
 			result := do(key)
 			if result == store.Running {
 				r.timer(store.PlanOf(key), func(_ *oracle.Shard, t *oracle.Timer) {
-					t.History.Add(store.Note{Key: key, Outcome: store.OutcomeCancelled, Ended: r.ms()})
+					t.History.Add(store.Note{Key: key, Outcome: store.OccurrenceCancelled, Ended: r.ms()})
 				})
 			}
 			return result
@@ -561,7 +561,7 @@ var noteFaults = []fault{
 			for _, key := range keys {
 				if r.record(key).State == store.Dead {
 					r.timer(store.PlanOf(key), func(_ *oracle.Shard, t *oracle.Timer) {
-						t.History.Add(store.Note{Key: key, Outcome: store.OutcomeDead, Ended: r.ms()})
+						t.History.Add(store.Note{Key: key, Outcome: store.OccurrenceDead, Ended: r.ms()})
 					})
 				}
 			}
@@ -569,14 +569,14 @@ var noteFaults = []fault{
 		}
 	}},
 	{name: "a dead letter is noted as cancelled", found: []string{"S9 the history counts", "S9 an occurrence that ends"}, rig: notes(func(_ *rigged, _ string, n *store.Note) bool {
-		if n.Outcome == store.OutcomeDead {
-			n.Outcome = store.OutcomeCancelled
+		if n.Outcome == store.OccurrenceDead {
+			n.Outcome = store.OccurrenceCancelled
 		}
 		return true
 	})},
 	{name: "a cancelled run is noted as done", found: []string{"S9 the history counts"}, rig: notes(func(_ *rigged, call string, n *store.Note) bool {
-		if call == inEnd && n.Outcome == store.OutcomeCancelled {
-			n.Outcome = store.OutcomeDone
+		if call == inEnd && n.Outcome == store.OccurrenceCancelled {
+			n.Outcome = store.OccurrenceDone
 		}
 		return true
 	})},
@@ -612,7 +612,7 @@ var noteFaults = []fault{
 			}
 		}
 		swap, claim := r.swapPlans, r.claim
-		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 			results, leases, h, err := swap(ctx, n, swaps, take)
 			see(leases)
 			return results, leases, h, err
@@ -668,16 +668,16 @@ var noteFaults = []fault{
 	})},
 	{name: "WakeOnDead does not wake", found: []string{"S4 the end"}, rig: asleep(func(was oracle.Timer, _ store.Note) bool { return was.Wake == store.WakeOnDead })},
 	{name: "WakeOnEnd does not wake on a dead letter", found: []string{"S4 the end"}, rig: asleep(func(was oracle.Timer, last store.Note) bool {
-		return was.Wake == store.WakeOnEnd && last.Outcome == store.OutcomeDead
+		return was.Wake == store.WakeOnEnd && last.Outcome == store.OccurrenceDead
 	})},
 	{name: "WakeOnEnd does not wake on a cancel", found: []string{"S4 the end"}, rig: asleep(func(was oracle.Timer, last store.Note) bool {
-		return was.Wake == store.WakeOnEnd && last.Outcome == store.OutcomeCancelled && last.Begun == 0
+		return was.Wake == store.WakeOnEnd && last.Outcome == store.OccurrenceCancelled && last.Begun == 0
 	})},
 	{name: "WakeOnEnd does not wake on a cancelled run", found: []string{"S4 the end"}, rig: asleep(func(was oracle.Timer, last store.Note) bool {
-		return was.Wake == store.WakeOnEnd && last.Outcome == store.OutcomeCancelled && last.Begun != 0
+		return was.Wake == store.WakeOnEnd && last.Outcome == store.OccurrenceCancelled && last.Begun != 0
 	})},
 	{name: "WakeOnEnd does not wake on Done", found: []string{"S4 the end"}, rig: asleep(func(was oracle.Timer, last store.Note) bool {
-		return was.Wake == store.WakeOnEnd && last.Outcome == store.OutcomeDone
+		return was.Wake == store.WakeOnEnd && last.Outcome == store.OccurrenceDone
 	})},
 	{name: "a lost lease does not wake", found: []string{"S9 an occurrence that ends"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (claimed store.Claimed) {
@@ -706,7 +706,7 @@ var noteFaults = []fault{
 		}
 	})},
 	{name: "a plan that wakes in End is not announced", found: []string{"a plan that is due earlier"}, noModel: true, rig: func(r *rigged) {
-		r.ends(func(e store.End, do func(store.End) store.EndResult) (result store.EndResult) {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) (result store.EndResult) {
 			r.quietly(func() { result = do(e) })
 			return result
 		})
@@ -905,17 +905,17 @@ var planFaults = []fault{
 			return claimed
 		})
 	}},
-	{name: "a plan that is retried waits for no delay", found: []string{"S2 a plan that is retried"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.End, old store.Record) {
+	{name: "a plan that is retried waits for no delay", found: []string{"S2 a plan that is retried"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.Outcome, old store.Record) {
 		if store.IsPlan(t.Key) {
 			t.Due = old.Due
 		}
 	})},
-	{name: "a plan that is retried gets another ID", found: []string{"S2 a plan that is retried"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.End, _ store.Record) {
+	{name: "a plan that is retried gets another ID", found: []string{"S2 a plan that is retried"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.Outcome, _ store.Record) {
 		if store.IsPlan(t.Key) {
 			t.ID = store.NewID()
 		}
 	})},
-	{name: "a plan that is retried loses its error", found: []string{"S2 a plan that is retried"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.End, _ store.Record) {
+	{name: "a plan that is retried loses its error", found: []string{"S2 a plan that is retried"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.Outcome, _ store.Record) {
 		if store.IsPlan(t.Key) {
 			t.LastError = ""
 		}
@@ -978,7 +978,7 @@ var planFaults = []fault{
 			}
 			return horizons, err
 		}
-		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 			results, leases, h, err := r.Store.SwapPlans(ctx, n, swaps, take)
 			return results, leases, horizon(n, h), err
 		}

@@ -299,7 +299,7 @@ var readFaults = []fault{
 		})
 	}},
 	{name: "occurrences do not count as scheduled", found: []string{"Stats counts what"}, rig: func(r *rigged) {
-		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 			r.Mu.Lock()
 			before := r.Parts[n].Scheduled
 			r.Mu.Unlock()
@@ -377,7 +377,7 @@ var readFaults = []fault{
 	}},
 	{name: "an acknowledged timer leaves something", found: []string{"D7 Done", "D1 what is scheduled"}, rig: func(r *rigged) {
 		n := 0
-		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			n++
 			return do(e)
 		})
@@ -403,7 +403,7 @@ var readFaults = []fault{
 		})
 	}},
 	{name: "End announces nothing", found: []string{"an earlier"}, noModel: true, rig: func(r *rigged) {
-		r.ends(func(e store.End, do func(store.End) store.EndResult) (result store.EndResult) {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) (result store.EndResult) {
 			r.quietly(func() { result = do(e) })
 			return result
 		})

@@ -46,11 +46,11 @@ func (r *rigged) moves(f func(store.Move, func(store.Move) store.MoveResult) sto
 func (r *rigged) requeues(f func(string, func(string) store.RequeueResult) store.RequeueResult) {
 	each(r, &r.requeue, f)
 }
-func (r *rigged) ends(f func(store.End, func(store.End) store.EndResult) store.EndResult) {
+func (r *rigged) ends(f func(store.Outcome, func(store.Outcome) store.EndResult) store.EndResult) {
 	each(r, &r.end, f)
 }
 func (r *rigged) swaps(f func(store.PlanSwap, func(store.PlanSwap) store.SwapResult) store.SwapResult) {
-	r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) (results []store.SwapResult, leases []store.Lease, _ store.Horizon, err error) {
+	r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) (results []store.SwapResult, leases []store.Lease, _ store.Horizon, err error) {
 		for _, p := range swaps {
 			results = append(results, f(p, func(p store.PlanSwap) (result store.SwapResult) {
 				got, some, _, failed := r.Store.SwapPlans(ctx, n, []store.PlanSwap{p}, take)

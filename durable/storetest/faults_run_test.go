@@ -38,9 +38,9 @@ func hide(t *oracle.Timer) func() {
 }
 
 // afterEnd changes the state of a timer after its run has ended by some kind.
-func afterEnd(kind store.EndKind, set func(t *oracle.Timer, e store.End, old store.Record)) func(*rigged) {
+func afterEnd(kind store.OutcomeKind, set func(t *oracle.Timer, e store.Outcome, old store.Record)) func(*rigged) {
 	return func(r *rigged) {
-		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			old := r.record(e.Key)
 			result := do(e)
 			if result == store.Ended && e.Kind == kind {
@@ -58,7 +58,7 @@ func afterEnd(kind store.EndKind, set func(t *oracle.Timer, e store.End, old sto
 // endedAs answers Ended instead of another result.
 func endedAs(instead store.EndResult) func(*rigged) {
 	return func(r *rigged) {
-		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			if result := do(e); result != instead {
 				return result
 			}
@@ -88,7 +88,7 @@ func holders(as func(h, now store.Holder) store.Holder) func(*rigged) {
 		r.extends(func(h store.Holder, _ time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {
 			return do(as(h, r.holderNow(h.Key)))
 		})
-		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			e.Holder = as(e.Holder, r.holderNow(e.Key))
 			return do(e)
 		})
@@ -124,7 +124,7 @@ var runFaults = []fault{
 		})
 	}},
 	{name: "a retry after Running", found: []string{"D4 Running: no retry"}, rig: func(r *rigged) {
-		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.Cancelled = t.Cancelled && e.Kind != store.Retry })
 			return do(e)
 		})
@@ -171,7 +171,7 @@ var runFaults = []fault{
 		})
 	}},
 	{name: "a cancelled run takes a later successor along", found: []string{"D4 D8 Cancel"}, rig: func(r *rigged) {
-		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) {
 				if t.Cancelled && t.Holding() == e.Holder {
 					t.Successor = nil
@@ -191,7 +191,7 @@ var runFaults = []fault{
 		}
 	})},
 	{name: "a retry goes before the successor", found: []string{"D8 a successor waits", "D8 a timer that"}, rig: func(r *rigged) {
-		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) {
 				if e.Kind == store.Retry && t.State == store.Leased && t.Holding() == e.Holder {
 					t.Successor = nil
@@ -217,7 +217,7 @@ var runFaults = []fault{
 	})},
 	{name: "holders are not compared", found: []string{"D5 case 13", "D5 case 22"}, rig: holders(func(_, now store.Holder) store.Holder { return now })},
 	{name: "late is lost", found: []string{"D5 merely"}, rig: func(r *rigged) {
-		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			if old := r.record(e.Key); old.State == store.Leased && old.LeaseEnd < r.ms() {
 				return store.EndLost
 			}
@@ -226,7 +226,7 @@ var runFaults = []fault{
 	}},
 	{name: "a requeued timer has its holder still", found: []string{"D5 requeued"}, rig: func(r *rigged) {
 		last := map[string]store.Holder{}
-		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			if r.record(e.Key).State == store.Waiting && last[e.Key] == e.Holder {
 				r.timer(e.Key, func(s *oracle.Shard, t *oracle.Timer) { delete(s.Timers, t.Key) })
 				return store.Ended
@@ -308,7 +308,7 @@ var runFaults = []fault{
 	// Ends.
 	{name: "an acknowledgement sent twice is taken twice", found: []string{"D7 Done"}, rig: func(r *rigged) {
 		done := map[store.Holder]bool{}
-		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			if done[e.Holder] {
 				return store.Ended
 			}
@@ -317,16 +317,18 @@ var runFaults = []fault{
 			return result
 		})
 	}},
-	{name: "a retry loses the attempts", found: []string{"case 8"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.End, _ store.Record) { t.Attempts = 0 })},
-	{name: "a retry is at once", found: []string{"case 8", "ends of all"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.End, old store.Record) { t.Due = old.Due })},
-	{name: "a snooze counts", found: []string{"Snooze"}, rig: afterEnd(store.Snooze, func(t *oracle.Timer, _ store.End, old store.Record) { t.Attempts = old.Attempts })},
-	{name: "a hand-back counts", found: []string{"case 21"}, rig: afterEnd(store.Release, func(t *oracle.Timer, _ store.End, old store.Record) { t.Attempts = old.Attempts })},
-	{name: "a hand-back waits for a delay", found: []string{"case 21"}, rig: afterEnd(store.Release, func(t *oracle.Timer, e store.End, _ store.Record) { t.Due = max(t.Due, store.After(t.Due, e.Delay)) })},
-	{name: "a dead letter has the error before", found: []string{"D9 DeadLetter"}, rig: afterEnd(store.DeadLetter, func(t *oracle.Timer, _ store.End, old store.Record) { t.LastError = old.LastError })},
+	{name: "a retry loses the attempts", found: []string{"case 8"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.Outcome, _ store.Record) { t.Attempts = 0 })},
+	{name: "a retry is at once", found: []string{"case 8", "ends of all"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.Outcome, old store.Record) { t.Due = old.Due })},
+	{name: "a snooze counts", found: []string{"Snooze"}, rig: afterEnd(store.Snooze, func(t *oracle.Timer, _ store.Outcome, old store.Record) { t.Attempts = old.Attempts })},
+	{name: "a hand-back counts", found: []string{"case 21"}, rig: afterEnd(store.Release, func(t *oracle.Timer, _ store.Outcome, old store.Record) { t.Attempts = old.Attempts })},
+	{name: "a hand-back waits for a delay", found: []string{"case 21"}, rig: afterEnd(store.Release, func(t *oracle.Timer, e store.Outcome, _ store.Record) {
+		t.Due = max(t.Due, store.After(t.Due, e.Delay))
+	})},
+	{name: "a dead letter has the error before", found: []string{"D9 DeadLetter"}, rig: afterEnd(store.DeadLetter, func(t *oracle.Timer, _ store.Outcome, old store.Record) { t.LastError = old.LastError })},
 	{name: "an end does not tell that the run was cancelled", found: []string{"D4 Running", "D4 D8", "ends of all"}, rig: endedAs(store.EndCancelled)},
 	{name: "an end does not tell that a successor waits", found: []string{"D8 a successor", "ends of all"}, rig: endedAs(store.EndReplaced)},
 	{name: "the first end of a call is made only", found: []string{"ends of all", "D1 a call has 500"}, rig: func(r *rigged) {
-		r.end = func(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+		r.end = func(ctx context.Context, n int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
 			results, h, err := r.Store.End(ctx, n, ends[:1])
 			for len(results) > 0 && len(results) < len(ends) {
 				results = append(results, store.Ended)

@@ -185,7 +185,7 @@ var scheduleFaults = []fault{
 		})
 	}},
 	{name: "errors are cut between bytes", found: []string{"D9 errors of"}, noModel: true, rig: func(r *rigged) {
-		r.ends(func(e store.End, do func(store.End) store.EndResult) store.EndResult {
+		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			result := do(e)
 			if len(e.Error) > store.MaxError {
 				r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.LastError = e.Error[:store.MaxError] })

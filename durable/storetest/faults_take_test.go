@@ -10,11 +10,11 @@ import (
 )
 
 // taking replaces SwapPlans; do is the original.
-func taking(f func(r *rigged, swaps []store.PlanSwap, t store.Take, do func([]store.PlanSwap, store.Take) []store.Lease) []store.Lease) func(*rigged) {
+func taking(f func(r *rigged, swaps []store.PlanSwap, t store.SwapClaim, do func([]store.PlanSwap, store.SwapClaim) []store.Lease) []store.Lease) func(*rigged) {
 	return func(r *rigged) {
 		swap := r.swapPlans
-		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, t store.Take) (results []store.SwapResult, leases []store.Lease, _ store.Horizon, err error) {
-			leases = f(r, swaps, t, func(swaps []store.PlanSwap, t store.Take) []store.Lease {
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, t store.SwapClaim) (results []store.SwapResult, leases []store.Lease, _ store.Horizon, err error) {
+			leases = f(r, swaps, t, func(swaps []store.PlanSwap, t store.SwapClaim) []store.Lease {
 				results, leases, _, err = swap(ctx, n, swaps, t)
 				return leases
 			})
@@ -24,8 +24,8 @@ func taking(f func(r *rigged, swaps []store.PlanSwap, t store.Take, do func([]st
 }
 
 // asking changes the leases that calls ask for.
-func asking(set func(*store.Take)) func(*rigged) {
-	return taking(func(_ *rigged, swaps []store.PlanSwap, t store.Take, do func([]store.PlanSwap, store.Take) []store.Lease) []store.Lease {
+func asking(set func(*store.SwapClaim)) func(*rigged) {
+	return taking(func(_ *rigged, swaps []store.PlanSwap, t store.SwapClaim, do func([]store.PlanSwap, store.SwapClaim) []store.Lease) []store.Lease {
 		set(&t)
 		return do(swaps, t)
 	})
@@ -33,7 +33,7 @@ func asking(set func(*store.Take)) func(*rigged) {
 
 // leasing changes the leases of a swap: the timer, and the answer.
 func leasing(set func(*oracle.Timer, *store.Lease)) func(*rigged) {
-	return taking(func(r *rigged, swaps []store.PlanSwap, t store.Take, do func([]store.PlanSwap, store.Take) []store.Lease) []store.Lease {
+	return taking(func(r *rigged, swaps []store.PlanSwap, t store.SwapClaim, do func([]store.PlanSwap, store.SwapClaim) []store.Lease) []store.Lease {
 		leases := do(swaps, t)
 		for i := range leases {
 			r.timer(leases[i].Key, func(_ *oracle.Shard, t *oracle.Timer) { set(t, &leases[i]) })
@@ -44,7 +44,7 @@ func leasing(set func(*oracle.Timer, *store.Lease)) func(*rigged) {
 
 // takesMore leases other entries, too.
 func takesMore(which func(store.Record) bool) func(*rigged) {
-	return taking(func(r *rigged, swaps []store.PlanSwap, t store.Take, do func([]store.PlanSwap, store.Take) []store.Lease) []store.Lease {
+	return taking(func(r *rigged, swaps []store.PlanSwap, t store.SwapClaim, do func([]store.PlanSwap, store.SwapClaim) []store.Lease) []store.Lease {
 		leases := do(swaps, t)
 		if t.Max == 0 {
 			return leases
@@ -70,7 +70,7 @@ func takesMore(which func(store.Record) bool) func(*rigged) {
 // answeredOnce returns each lease only once.
 func answeredOnce(r *rigged) {
 	answered := map[store.Holder]bool{}
-	taking(func(_ *rigged, swaps []store.PlanSwap, t store.Take, do func([]store.PlanSwap, store.Take) []store.Lease) []store.Lease {
+	taking(func(_ *rigged, swaps []store.PlanSwap, t store.SwapClaim, do func([]store.PlanSwap, store.SwapClaim) []store.Lease) []store.Lease {
 		leases := slices.DeleteFunc(do(swaps, t), func(l store.Lease) bool { return answered[l.Holder] })
 		for _, l := range leases {
 			answered[l.Holder] = true
@@ -80,13 +80,13 @@ func answeredOnce(r *rigged) {
 }
 
 var takeFaults = []fault{
-	{name: "a swap leases nothing", found: []string{"S10 a swap leases what it"}, rig: asking(func(t *store.Take) { *t = store.Take{} })},
-	{name: "a swap leases one more than Max", found: []string{"S10 a swap leases what is due"}, rig: asking(func(t *store.Take) {
+	{name: "a swap leases nothing", found: []string{"S10 a swap leases what it"}, rig: asking(func(t *store.SwapClaim) { *t = store.SwapClaim{} })},
+	{name: "a swap leases one more than Max", found: []string{"S10 a swap leases what is due"}, rig: asking(func(t *store.SwapClaim) {
 		if t.Max > 0 {
 			t.Max++
 		}
 	})},
-	{name: "a Take of none leases one", found: []string{"S10 a swap leases what is due"}, rig: asking(func(t *store.Take) {
+	{name: "a SwapClaim of none leases one", found: []string{"S10 a swap leases what is due"}, rig: asking(func(t *store.SwapClaim) {
 		if t.Lease > 0 {
 			t.Max = max(t.Max, 1)
 		}
@@ -96,13 +96,13 @@ var takeFaults = []fault{
 		waits := map[store.ID]bool{}
 		takesMore(func(r store.Record) bool { return waits[r.ID] && r.State == store.Waiting })(r)
 		swap := r.swapPlans
-		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, t store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, t store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 			r.timersOf(n, store.Waiting, func(t *oracle.Timer) { waits[t.ID] = t.Due <= r.ms() })
 			return swap(ctx, n, swaps, t)
 		}
 	}},
 	{name: "a swap leases what another has", found: []string{"S10 a swap leases nothing", "S10 a swap that is sent again"}, rig: takesMore(func(r store.Record) bool { return r.State == store.Leased })},
-	{name: "a lease of a swap is as long as another", found: []string{"S10 a swap leases what it"}, rig: asking(func(t *store.Take) { t.Lease *= 2 })},
+	{name: "a lease of a swap is as long as another", found: []string{"S10 a swap leases what it"}, rig: asking(func(t *store.SwapClaim) { t.Lease *= 2 })},
 	{name: "a lease of a swap is no attempt", found: []string{"S10 a swap leases what it"}, rig: leasing(func(t *oracle.Timer, l *store.Lease) { t.Attempts--; l.Attempt-- })},
 	{name: "a lease of a swap has no topic", found: []string{"S10 a swap leases what it"}, rig: leasing(func(_ *oracle.Timer, l *store.Lease) { l.Topic = "" })},
 	{name: "a lease of a swap has no body", found: []string{"S10 a swap leases what it"}, rig: leasing(func(_ *oracle.Timer, l *store.Lease) { l.Body = nil })},
@@ -135,9 +135,9 @@ var takeFaults = []fault{
 			}
 		}
 	}},
-	{name: "a Take is not checked", found: []string{"a Take that is out of bounds"}, noModel: true, rig: asking(func(t *store.Take) {
+	{name: "a SwapClaim is not checked", found: []string{"a SwapClaim that is out of bounds"}, noModel: true, rig: asking(func(t *store.SwapClaim) {
 		if t.Check() != nil {
-			*t = store.Take{}
+			*t = store.SwapClaim{}
 		}
 	})},
 }

@@ -30,8 +30,8 @@ type rigged struct {
 	purge      func(context.Context, int, []string) (int, error)
 	claim      func(context.Context, int, store.Claim) (store.Claimed, store.Horizon, error)
 	extend     func(context.Context, int, []store.Holder, time.Duration) ([]store.ExtendResult, store.Millis, error)
-	end        func(context.Context, int, []store.End) ([]store.EndResult, store.Horizon, error)
-	swapPlans  func(context.Context, int, []store.PlanSwap, store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error)
+	end        func(context.Context, int, []store.Outcome) ([]store.EndResult, store.Horizon, error)
+	swapPlans  func(context.Context, int, []store.PlanSwap, store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error)
 	plans      func(context.Context, int, string, int) ([]store.Record, error)
 	look       func(context.Context, []int) ([]store.Horizon, error)
 	stats      func(context.Context, int) (store.Stats, error)
@@ -97,11 +97,11 @@ func (r *rigged) Extend(ctx context.Context, n int, hs []store.Holder, lease tim
 	return r.extend(ctx, n, hs, lease)
 }
 
-func (r *rigged) End(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+func (r *rigged) End(ctx context.Context, n int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
 	return r.end(ctx, n, ends)
 }
 
-func (r *rigged) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+func (r *rigged) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 	return r.swapPlans(ctx, n, swaps, take)
 }
 
@@ -292,7 +292,7 @@ func (s *oneAtATime) Claim(ctx context.Context, n int, c store.Claim) (store.Cla
 	return s.Store.Claim(ctx, n, c)
 }
 
-func (s *oneAtATime) End(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+func (s *oneAtATime) End(ctx context.Context, n int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.Store.End(ctx, n, ends)
@@ -372,7 +372,7 @@ func TestEarlyByLessIsFound(t *testing.T) {
 			})
 		},
 		"end": func(r *rigged, floored func(func())) {
-			r.ends(func(e store.End, do func(store.End) store.EndResult) (result store.EndResult) {
+			r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) (result store.EndResult) {
 				floored(func() { result = do(e) })
 				return result
 			})

@@ -178,10 +178,10 @@ func keysOf(leases []store.Lease) []string {
 	return keys
 }
 
-func (f *fixture) end(e store.End) store.EndResult {
+func (f *fixture) end(e store.Outcome) store.EndResult {
 	f.Helper()
 	n := f.shardOf(e.Key)
-	results, h, err := f.Store.End(f.ctx, n, []store.End{e})
+	results, h, err := f.Store.End(f.ctx, n, []store.Outcome{e})
 	f.NoError(err)
 	f.Len(results, 1)
 	f.horizon(n, h)
@@ -189,7 +189,7 @@ func (f *fixture) end(e store.End) store.EndResult {
 }
 
 // ended ends a run, and checks that its lease was not lost.
-func (f *fixture) ended(l store.Lease, kind store.EndKind) {
+func (f *fixture) ended(l store.Lease, kind store.OutcomeKind) {
 	f.Helper()
 	want := store.Ended
 	if r := f.get(l.Key); r.Cancelled {
@@ -197,7 +197,7 @@ func (f *fixture) ended(l store.Lease, kind store.EndKind) {
 	} else if r.SuccessorDue != 0 {
 		want = store.EndReplaced
 	}
-	f.Equal(want, f.end(store.End{Holder: l.Holder, Kind: kind, Error: "error of " + l.Key}))
+	f.Equal(want, f.end(store.Outcome{Holder: l.Holder, Kind: kind, Error: "error of " + l.Key}))
 }
 
 func (f *fixture) extend(h store.Holder, lease time.Duration) (store.ExtendResult, store.Millis) {
@@ -374,7 +374,7 @@ func (f *fixture) drain() {
 	keys = slices.DeleteFunc(keys, store.IsPlan)
 	for n := range f.Store.Shards() {
 		for _, r := range f.plans(n, store.MaxItems) {
-			f.swapped(store.PlanSwap{Key: r.Key, Was: r.ID})
+			f.swapped(store.PlanSwap{Key: r.Key, Expected: r.ID})
 		}
 	}
 	f.batches(keys, func(n int, keys []string) {
@@ -388,10 +388,10 @@ func (f *fixture) drain() {
 		holders[h.Key] = append(holders[h.Key], h)
 	}
 	f.batches(slices.Sorted(maps.Keys(holders)), func(n int, keys []string) {
-		var ends []store.End
+		var ends []store.Outcome
 		for _, key := range keys {
 			for _, h := range holders[key] {
-				ends = append(ends, store.End{Holder: h, Kind: store.Done})
+				ends = append(ends, store.Outcome{Holder: h, Kind: store.Done})
 			}
 		}
 		for batch := range slices.Chunk(ends, store.MaxItems) {

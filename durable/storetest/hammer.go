@@ -155,7 +155,7 @@ func (h *hammering) stillLeased() (n int) {
 // end ends all leases of a claim, in random ways.
 func (h *hammering) end(shard int, leases []store.Lease, rnd *rand.Rand) {
 	f := h.f
-	ends := make([]store.End, len(leases))
+	ends := make([]store.Outcome, len(leases))
 	resultsByID := make([]*callResults, len(leases))
 	var extend []store.Holder
 	for i, l := range leases {
@@ -168,7 +168,7 @@ func (h *hammering) end(shard int, leases []store.Lease, rnd *rand.Rand) {
 		if p := rnd.IntN(4); p == 0 {
 			kind = ways[1+rnd.IntN(3)]
 		}
-		ends[i] = store.End{Holder: l.Holder, Kind: kind}
+		ends[i] = store.Outcome{Holder: l.Holder, Kind: kind}
 		if rnd.IntN(4) == 0 {
 			extend = append(extend, l.Holder)
 		}

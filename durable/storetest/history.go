@@ -19,7 +19,7 @@ import (
 type keyCall struct {
 	key   string
 	entry *store.Entry
-	end   *store.End // which extends if its kind is 0
+	end   *store.Outcome // which extends if its kind is 0
 	op    keyOp
 }
 
@@ -213,13 +213,13 @@ func (c *client) end(begun time.Duration) {
 	if c.rnd.IntN(4) == 0 {
 		results, _, err := s.Extend(ctx, n, []store.Holder{h}, store.MaxLease)
 		if c.fail(err); err == nil {
-			c.note(begun, keyCall{key: h.Key, op: opExtend, end: &store.End{Holder: h}}, keyAnswer{kind: uint8(results[0])})
+			c.note(begun, keyCall{key: h.Key, op: opExtend, end: &store.Outcome{Holder: h}}, keyAnswer{kind: uint8(results[0])})
 		}
 		return
 	}
-	kinds := []store.EndKind{store.Done, store.Retry, store.Release, store.DeadLetter}
-	e := store.End{Holder: h, Kind: kinds[c.rnd.IntN(len(kinds))]}
-	results, _, err := s.End(ctx, n, []store.End{e})
+	kinds := []store.OutcomeKind{store.Done, store.Retry, store.Release, store.DeadLetter}
+	e := store.Outcome{Holder: h, Kind: kinds[c.rnd.IntN(len(kinds))]}
+	results, _, err := s.End(ctx, n, []store.Outcome{e})
 	if c.fail(err); err == nil {
 		c.note(begun, keyCall{key: h.Key, op: opEnd, end: &e}, keyAnswer{kind: uint8(results[0])})
 	}

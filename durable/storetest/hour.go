@@ -88,12 +88,12 @@ func (f *fixture) takeDue(n int, from, now store.Millis) (count int, err error) 
 			return count, err
 		}
 		count += len(claimed.Leases)
-		ends := make([]store.End, len(claimed.Leases))
+		ends := make([]store.Outcome, len(claimed.Leases))
 		for i, l := range claimed.Leases {
 			if l.Due <= from || l.Due > now {
 				return count, fmt.Errorf("D2: %q was due at %d, came after %d, up to %d", l.Key, l.Due, from, now)
 			}
-			ends[i] = store.End{Holder: l.Holder, Kind: store.Done}
+			ends[i] = store.Outcome{Holder: l.Holder, Kind: store.Done}
 		}
 		results, _, err := f.Store.End(f.ctx, n, ends)
 		if err != nil {

@@ -85,7 +85,7 @@ func (f *fixture) lost(h store.Holder, why string) {
 	extended, _ := f.extend(h, 2*testLease)
 	f.Equal(store.ExtendLost, extended, why)
 	for _, way := range ways {
-		f.Equal(store.EndLost, f.end(store.End{Holder: h, Kind: way, Delay: time.Minute, Error: "not mine"}), why)
+		f.Equal(store.EndLost, f.end(store.Outcome{Holder: h, Kind: way, Delay: time.Minute, Error: "not mine"}), why)
 	}
 	f.Equal(old, f.get(h.Key), why)
 }
@@ -109,9 +109,9 @@ func holderCompared(f *fixture) {
 	holders = append(holders, a.Holder)
 	extended, _, err := f.Store.Extend(f.ctx, 0, holders, testLease)
 	f.NoError(err)
-	var ends []store.End
+	var ends []store.Outcome
 	for _, h := range holders {
-		ends = append(ends, store.End{Holder: h, Kind: store.Done})
+		ends = append(ends, store.Outcome{Holder: h, Kind: store.Done})
 	}
 	ended, _, err := f.Store.End(f.ctx, 0, append(ends, ends[len(ends)-1]))
 	f.NoError(err)
@@ -304,7 +304,7 @@ func attemptsOfClaim(f *fixture) {
 	for range testAttempts {
 		leases := f.claim(2)
 		f.Equal([]string{"lost", "retried"}, keysOf(leases))
-		f.Equal(store.Ended, f.end(store.End{Holder: leases[1].Holder, Kind: store.Retry}))
+		f.Equal(store.Ended, f.end(store.Outcome{Holder: leases[1].Holder, Kind: store.Retry}))
 		f.advance(testLease + time.Second)
 	}
 	// The worker dead-letters a waiting retry, not the claim.

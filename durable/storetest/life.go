@@ -196,15 +196,18 @@ func closedStore(f *fixture) {
 			_, _, err := s.Reschedule(ctx, 0, []store.Move{{Key: f.keyIn(0), At: 5}})
 			return err
 		},
-		"Get":       func() error { _, err := s.Get(ctx, 0, f.keyIn(0)); return err },
-		"List":      func() error { _, err := s.List(ctx, 0, store.Query{State: store.Waiting, Limit: 1}); return err },
-		"dead":      func() error { _, err := s.List(ctx, 0, store.Query{State: store.Dead, Limit: 1}); return err },
-		"leased":    func() error { _, err := s.List(ctx, 0, store.Query{State: store.Leased, Limit: 1}); return err },
-		"Requeue":   func() error { _, _, err := s.Requeue(ctx, 0, []string{f.keyIn(0)}); return err },
-		"Purge":     func() error { _, err := s.Purge(ctx, 0, []string{f.keyIn(0)}); return err },
-		"Claim":     func() error { _, _, err := s.Claim(ctx, 0, newClaim(1)); return err },
-		"Extend":    func() error { _, _, err := s.Extend(ctx, 0, []store.Holder{holder}, testLease); return err },
-		"End":       func() error { _, _, err := s.End(ctx, 0, []store.End{{Holder: holder, Kind: store.Done}}); return err },
+		"Get":     func() error { _, err := s.Get(ctx, 0, f.keyIn(0)); return err },
+		"List":    func() error { _, err := s.List(ctx, 0, store.Query{State: store.Waiting, Limit: 1}); return err },
+		"dead":    func() error { _, err := s.List(ctx, 0, store.Query{State: store.Dead, Limit: 1}); return err },
+		"leased":  func() error { _, err := s.List(ctx, 0, store.Query{State: store.Leased, Limit: 1}); return err },
+		"Requeue": func() error { _, _, err := s.Requeue(ctx, 0, []string{f.keyIn(0)}); return err },
+		"Purge":   func() error { _, err := s.Purge(ctx, 0, []string{f.keyIn(0)}); return err },
+		"Claim":   func() error { _, _, err := s.Claim(ctx, 0, newClaim(1)); return err },
+		"Extend":  func() error { _, _, err := s.Extend(ctx, 0, []store.Holder{holder}, testLease); return err },
+		"End": func() error {
+			_, _, err := s.End(ctx, 0, []store.Outcome{{Holder: holder, Kind: store.Done}})
+			return err
+		},
 		"Look":      func() error { _, err := s.Horizons(ctx, []int{0, 1}); return err },
 		"Stats":     func() error { _, err := s.Stats(ctx, 0); return err },
 		"CountDue":  func() error { _, err := s.CountDue(ctx, 0, []store.Millis{0, 1}); return err },

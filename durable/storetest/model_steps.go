@@ -111,16 +111,16 @@ func (m *model) swap(n int) {
 		if !known {
 			now, _ = m.oracle.store.Get(m.ctx, n, p.Key)
 		}
-		switch p.Was = now.ID; flags >> 2 % 16 {
+		switch p.Expected = now.ID; flags >> 2 % 16 {
 		case 0:
-			p.Was = store.ID{}
+			p.Expected = store.ID{}
 		case 1:
-			p.Was = m.id()
+			p.Expected = m.id()
 		}
-		if flags>>2%16 != 2 || p.Was == (store.ID{}) {
+		if flags>>2%16 != 2 || p.Expected == (store.ID{}) {
 			p.ID = m.id()
 		}
-		if p.Was == now.ID {
+		if p.Expected == now.ID {
 			now.ID = p.ID
 			current[p.Key] = now
 		}
@@ -128,7 +128,7 @@ func (m *model) swap(n int) {
 		at, after := m.when()
 		p.Due = cmp.Or(at, max(1, store.Millis(m.oracle.clock.Add(after).UnixMilli())))
 		if seen := m.next(); now.History != nil {
-			p.Seen = []uint64{0, now.History.Ends(), now.History.Ends(), now.History.Dead, now.History.Dead + 1, 1000}[seen%6]
+			p.Seen = []uint64{0, now.History.Ended(), now.History.Ended(), now.History.Dead, now.History.Dead + 1, 1000}[seen%6]
 		}
 		first := m.next()
 		for i := range int(first>>4) % (occurrences + 1) {
@@ -139,9 +139,9 @@ func (m *model) swap(n int) {
 		}
 		swaps = append(swaps, p)
 	}
-	var take store.Take
+	var take store.SwapClaim
 	if flags := m.next(); flags%3 == 2 {
-		take = store.Take{Token: store.NewToken("worker"), Lease: m.lease(), Max: int(flags >> 2 % 4)}
+		take = store.SwapClaim{Token: store.NewToken("worker"), Lease: m.lease(), Max: int(flags >> 2 % 4)}
 		if flags>>4%4 == 0 { // it is sent twice
 			m.swapAll(n, swaps, take)
 		}
@@ -150,7 +150,7 @@ func (m *model) swap(n int) {
 }
 
 // swapAll makes swaps, and records the leases of each party.
-func (m *model) swapAll(n int, swaps []store.PlanSwap, take store.Take) {
+func (m *model) swapAll(n int, swaps []store.PlanSwap, take store.SwapClaim) {
 	m.Helper()
 	m.both(fmt.Sprintf("swap in %d: %+v %+v", n, swaps, take), func(p *party) answer {
 		results, leases, h, err := p.store.SwapPlans(m.ctx, n, swaps, take)
@@ -176,11 +176,11 @@ func (m *model) fill() {
 		keys = append(keys, fmt.Sprint(p.Key, i))
 	}
 	for range store.MaxNotes/occurrences + 1 {
-		p.Was, p.ID, p.Entries = p.ID, m.id(), nil
+		p.Expected, p.ID, p.Entries = p.ID, m.id(), nil
 		for _, key := range keys {
 			p.Entries = append(p.Entries, store.Entry{Key: key, ID: m.id(), At: 1})
 		}
-		m.swapAll(n, []store.PlanSwap{p}, store.Take{})
+		m.swapAll(n, []store.PlanSwap{p}, store.SwapClaim{})
 		m.cancelAll(n, keys)
 	}
 }
@@ -357,7 +357,7 @@ func (m *model) end(n int) {
 	count := 1 + int(m.next()%3)
 	places := make([]int, count)
 	thefts := make([]func(store.Holder) store.Holder, count)
-	ends := make([]store.End, count)
+	ends := make([]store.Outcome, count)
 	deadLetter := false
 	for i := range count {
 		if places[i] = m.holder(n); places[i] < 0 {
@@ -369,7 +369,7 @@ func (m *model) end(n int) {
 		if store.IsPlan(m.engine.held[places[i]].Key) && (kind == store.Done || kind == store.DeadLetter) {
 			kind = store.Retry
 		}
-		ends[i] = store.End{
+		ends[i] = store.Outcome{
 			Kind: kind, Error: strings.Repeat("e", int(flags>>5)*20),
 			Delay: choose(m, 0, 0, time.Millisecond, time.Second, -time.Second, 100*time.Millisecond+1),
 		}

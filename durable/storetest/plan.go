@@ -42,7 +42,7 @@ func plan(schedule string) store.PlanSwap {
 // next returns a swap of the plan that p has made.
 func next(p store.PlanSwap) store.PlanSwap {
 	n := plan(strings.TrimSuffix(p.Key, "\x00"))
-	n.Was, n.Due = p.ID, store.MaxMillis
+	n.Expected, n.Due = p.ID, store.MaxMillis
 	return n
 }
 
@@ -54,12 +54,12 @@ func occurrence(schedule string, i int) store.Entry {
 // swap changes plans of one shard in one call.
 func (f *fixture) swap(swaps ...store.PlanSwap) []store.SwapResult {
 	f.Helper()
-	results, leases := f.swapWith(store.Take{}, swaps...)
+	results, leases := f.swapWith(store.SwapClaim{}, swaps...)
 	f.Empty(leases)
 	return results
 }
 
-func (f *fixture) swapWith(take store.Take, swaps ...store.PlanSwap) ([]store.SwapResult, []store.Lease) {
+func (f *fixture) swapWith(take store.SwapClaim, swaps ...store.PlanSwap) ([]store.SwapResult, []store.Lease) {
 	f.Helper()
 	n := f.shardOf(swaps[0].Key)
 	for _, p := range swaps {
@@ -143,7 +143,7 @@ func planApart(f *fixture) {
 
 func planSwaps(f *fixture) {
 	stranger := plan("report")
-	stranger.Was = store.NewID()
+	stranger.Expected = store.NewID()
 	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(stranger))
 	f.absent(stranger.Key)
 
@@ -156,15 +156,15 @@ func planSwaps(f *fixture) {
 	r := f.get(created.Key)
 	f.Equal([]any{replaced.ID, store.MaxMillis, string(replaced.Body)}, []any{r.ID, r.Due, string(r.Body)})
 
-	remove := store.PlanSwap{Key: created.Key, Was: created.ID}
+	remove := store.PlanSwap{Key: created.Key, Expected: created.ID}
 	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(remove))
-	remove.Was = replaced.ID
+	remove.Expected = replaced.ID
 	f.swapped(remove)
 	f.absent(created.Key)
 	f.Empty(f.plans(0, 10))
 	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(remove))
 	f.swapped(plan("report"))
-	f.Zero(f.history("report").Ends(), "a history outlives its plan")
+	f.Zero(f.history("report").Ended(), "a history outlives its plan")
 }
 
 func planOneOfTwo(f *fixture) {
@@ -211,7 +211,7 @@ func planEntries(f *fixture) {
 	f.Equal(store.Dead, f.get(l.Key).State, "a dead letter is replaced")
 	f.NotZero(f.get(other.Entries[3].Key).State)
 	// Removing the plan leaves its occurrences.
-	f.swapped(store.PlanSwap{Key: p.Key, Was: third.ID, Entries: []store.Entry{occurrence("report", 5)}})
+	f.swapped(store.PlanSwap{Key: p.Key, Expected: third.ID, Entries: []store.Entry{occurrence("report", 5)}})
 	f.Equal(later.ID, f.get(later.Key).ID)
 	f.absent(occurrence("report", 5).Key)
 	f.Equal([]store.CancelResult{store.Cancelled}, f.cancel(later.Key))
@@ -229,14 +229,14 @@ func planLease(f *fixture) {
 	swap := next(p)
 	swap.Due = 2
 	f.swapped(swap)
-	f.Equal(store.EndLost, f.end(store.End{Holder: l.Holder, Kind: store.Release}))
+	f.Equal(store.EndLost, f.end(store.Outcome{Holder: l.Holder, Kind: store.Release}))
 	extended, _ := f.extend(l.Holder, testLease)
 	f.Equal(store.ExtendLost, extended)
 	r := f.get(p.Key)
 	f.Equal([]any{store.Waiting, store.Millis(2), 0}, []any{r.State, r.Due, r.Attempts})
 	again := f.claimPlans(1)[0]
 	f.Equal([]any{swap.ID, 1}, []any{again.ID, again.Attempt})
-	f.swapped(store.PlanSwap{Key: p.Key, Was: swap.ID})
+	f.swapped(store.PlanSwap{Key: p.Key, Expected: swap.ID})
 	f.absent(p.Key)
 	f.Zero(f.look(0).NextLeaseEnd)
 }
@@ -250,10 +250,10 @@ func planRefused(f *fixture) {
 	f.Equal([]store.SwapResult{store.SwapRefused}, f.swap(two))
 	f.Equal(p.ID, f.get(p.Key).ID)
 	f.absent(two.Entries[0].Key, two.Entries[1].Key)
-	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Release}), "a swap that is refused ends the lease")
+	f.Equal(store.Ended, f.end(store.Outcome{Holder: l.Holder, Kind: store.Release}), "a swap that is refused ends the lease")
 	stranger := two
-	stranger.Was = store.NewID()
-	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(stranger), "MaxPending goes before Was")
+	stranger.Expected = store.NewID()
+	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(stranger), "MaxPending goes before Expected")
 	one := two
 	one.Entries = two.Entries[:1]
 	f.swapped(one)
@@ -263,7 +263,7 @@ func planRefused(f *fixture) {
 	again.Entries = one.Entries // exists
 	f.swapped(again)
 	last := f.swapped(next(again))
-	f.swapped(store.PlanSwap{Key: p.Key, Was: last.ID, Entries: two.Entries})
+	f.swapped(store.PlanSwap{Key: p.Key, Expected: last.ID, Entries: two.Entries})
 	f.absent(p.Key, two.Entries[1].Key)
 }
 
@@ -283,7 +283,7 @@ func planReopened(f *fixture) {
 	f.Equal(before, f.get(p.Key))
 	f.Equal([]store.Record{before}, f.plans(0, 10))
 	f.ended(f.claimOne(p.Entries[1].Key), store.Done)
-	f.Equal(uint64(2), f.history("report").Ends())
+	f.Equal(uint64(2), f.history("report").Ended())
 	f.LessOrEqual(f.get(p.Key).Due, f.look(0).Now, "the plan forgot to wake")
 }
 
@@ -369,7 +369,7 @@ func planNeverDead(f *fixture) {
 func planRetried(f *fixture) {
 	p := f.swapped(plan("report"))
 	l := f.claimPlans(1)[0]
-	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Retry, Delay: time.Hour, Error: "no such zone"}))
+	f.Equal(store.Ended, f.end(store.Outcome{Holder: l.Holder, Kind: store.Retry, Delay: time.Hour, Error: "no such zone"}))
 	r := f.get(p.Key)
 	f.Equal([]any{p.ID, store.Waiting, "no such zone", 1}, []any{r.ID, r.State, r.LastError, r.Attempts})
 	f.Empty(f.claimPlans(1))
@@ -395,7 +395,7 @@ func (f *fixture) postpone(p store.PlanSwap) {
 	f.Helper()
 	l := f.claimPlans(1)[0]
 	f.Equal(p.ID, l.ID)
-	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Retry, Delay: time.Hour}))
+	f.Equal(store.Ended, f.end(store.Outcome{Holder: l.Holder, Kind: store.Retry, Delay: time.Hour}))
 }
 
 // runOccurrence schedules an occurrence with a swap of p, and claims it.

@@ -83,7 +83,7 @@ func planWakes(f *fixture) {
 	plan, l := f.claimBoth()
 	f.ended(l, store.Done)
 	f.Equal(store.Millis(1), f.get(p.Key).Due, "a leased plan wakes")
-	f.Equal(store.Ended, f.end(store.End{Holder: plan.Holder, Kind: store.Retry, Delay: time.Hour}))
+	f.Equal(store.Ended, f.end(store.Outcome{Holder: plan.Holder, Kind: store.Retry, Delay: time.Hour}))
 	f.Greater(f.get(p.Key).Due, f.look(0).Now+1_000_000)
 	f.cancel(p.Entries[0].Key, p.Entries[1].Key)
 	awake(p)
@@ -114,7 +114,7 @@ func planSeen(f *fixture) {
 	f.swapped(p)
 	f.NotEqual(store.MaxMillis, f.get(p.Key).Due)
 	plan, l := f.claimBoth()
-	f.Equal(store.Ended, f.end(store.End{Holder: plan.Holder, Kind: store.Retry, Delay: time.Hour}))
+	f.Equal(store.Ended, f.end(store.Outcome{Holder: plan.Holder, Kind: store.Retry, Delay: time.Hour}))
 	f.ended(l, store.DeadLetter)
 	f.Greater(f.get(p.Key).Due, f.look(0).Now+1_000_000, "the plan wakes twice")
 }
@@ -130,7 +130,7 @@ func planHistory(f *fixture) {
 	leases := f.claim(4)
 	f.Len(leases, 4)
 	f.ended(leases[0], store.Done)
-	f.Equal(store.Ended, f.end(store.End{Holder: leases[1].Holder, Kind: store.DeadLetter, Error: strings.Repeat("long ", 100)}))
+	f.Equal(store.Ended, f.end(store.Outcome{Holder: leases[1].Holder, Kind: store.DeadLetter, Error: strings.Repeat("long ", 100)}))
 	f.cancel(leases[2].Key)
 	f.Equal(uint64(0), f.history("report").Cancelled, "it still runs")
 	f.ended(leases[2], store.Done)
@@ -141,10 +141,10 @@ func planHistory(f *fixture) {
 	f.Equal([]uint64{1, 1, 2}, []uint64{h.Done, h.Dead, h.Cancelled})
 	f.Len(h.Last, 4)
 	for i, want := range []store.Note{
-		{Key: leases[0].Key, Outcome: store.OutcomeDone, Attempts: 1},
-		{Key: leases[1].Key, Outcome: store.OutcomeDead, Attempts: 1, Error: strings.Repeat("long ", 20)},
-		{Key: leases[2].Key, Outcome: store.OutcomeCancelled, Attempts: 1},
-		{Key: p.Entries[4].Key, Outcome: store.OutcomeCancelled},
+		{Key: leases[0].Key, Outcome: store.OccurrenceDone, Attempts: 1},
+		{Key: leases[1].Key, Outcome: store.OccurrenceDead, Attempts: 1, Error: strings.Repeat("long ", 20)},
+		{Key: leases[2].Key, Outcome: store.OccurrenceCancelled, Attempts: 1},
+		{Key: p.Entries[4].Key, Outcome: store.OccurrenceCancelled},
 	} {
 		n := h.Last[i]
 		if i < 3 {
@@ -164,32 +164,32 @@ func planHistory(f *fixture) {
 	f.ended(f.claimOne(leases[3].Key), store.Snooze)
 	f.ended(f.claimOne(leases[3].Key), store.Release)
 	again := f.claimOne(leases[3].Key)
-	f.Equal(uint64(4), f.history("report").Ends(), "a run that ends otherwise is in the history")
+	f.Equal(uint64(4), f.history("report").Ended(), "a run that ends otherwise is in the history")
 	f.ended(again, store.Done)
 	last := f.history("report").Last[4]
-	f.Equal([]any{store.OutcomeDone, 2, "error of " + again.Key}, []any{last.Outcome, last.Attempts, last.Error})
+	f.Equal([]any{store.OccurrenceDone, 2, "error of " + again.Key}, []any{last.Outcome, last.Attempts, last.Error})
 	f.Equal(store.Begun(again.Fence), last.Begun)
-	f.Equal(store.EndLost, f.end(store.End{Holder: again.Holder, Kind: store.Done}))
+	f.Equal(store.EndLost, f.end(store.Outcome{Holder: again.Holder, Kind: store.Done}))
 	// A requeued dead letter ends again; a purged one does not.
 	f.requeue(leases[1].Key)
 	f.ended(f.claimOne(leases[1].Key), store.Done)
 	h = f.history("report")
 	f.Equal([]uint64{3, 1, 2}, []uint64{h.Done, h.Dead, h.Cancelled})
 	f.Equal(h, *f.plans(0, 1)[0].History)
-	p.Was, p.ID, p.Due, p.Entries = p.ID, store.NewID(), 1, nil
+	p.Expected, p.ID, p.Due, p.Entries = p.ID, store.NewID(), 1, nil
 	f.swapped(p)
 	f.Equal(h, f.history("report"), "a swap changes the history")
 	f.Equal(&h, f.claimPlans(1)[0].History)
 	// A replaced run is not in the history; a retry that is cancelled while it waits has no Begun.
 	p, l := f.runOccurrence(next(p), 5)
 	f.Equal(store.Succeeds, f.put(occurrence("report", 5)).Kind)
-	f.Equal(store.EndReplaced, f.end(store.End{Holder: l.Holder, Kind: store.Done}))
+	f.Equal(store.EndReplaced, f.end(store.Outcome{Holder: l.Holder, Kind: store.Done}))
 	f.Equal(h, f.history("report"), "a run that was replaced is in the history")
 	f.ended(f.claimOne(l.Key), store.Retry)
 	f.cancel(l.Key)
 	h = f.history("report")
 	last = h.Last[len(h.Last)-1]
-	f.Equal([]any{store.OutcomeCancelled, 1, store.Millis(0)}, []any{last.Outcome, last.Attempts, last.Begun})
+	f.Equal([]any{store.OccurrenceCancelled, 1, store.Millis(0)}, []any{last.Outcome, last.Attempts, last.Begun})
 	p, l = f.runOccurrence(next(p), 6)
 	f.ended(l, store.DeadLetter)
 	h = f.history("report")
@@ -200,13 +200,13 @@ func planHistory(f *fixture) {
 	r := f.get(p.Key)
 	e := occurrence("report", 9)
 	swap := next(p)
-	swap.Was, swap.Entries = r.ID, []store.Entry{e}
+	swap.Expected, swap.Entries = r.ID, []store.Entry{e}
 	f.swapped(swap)
-	f.swapped(store.PlanSwap{Key: p.Key, Was: swap.ID})
+	f.swapped(store.PlanSwap{Key: p.Key, Expected: swap.ID})
 	f.ended(f.claimOne(e.Key), store.Done)
 	f.absent(p.Key)
 	f.swapped(plan("report"))
-	f.Zero(f.history("report").Ends())
+	f.Zero(f.history("report").Ended())
 }
 
 func planLastTen(f *fixture) {
@@ -217,9 +217,9 @@ func planLastTen(f *fixture) {
 	}
 	f.swapped(p)
 	leases := f.claim(12)
-	var ends []store.End
+	var ends []store.Outcome
 	for _, l := range leases {
-		ends = append(ends, store.End{Holder: l.Holder, Kind: store.Done})
+		ends = append(ends, store.Outcome{Holder: l.Holder, Kind: store.Done})
 	}
 	results, _, err := f.Store.End(f.ctx, 0, ends)
 	f.NoError(err)
@@ -246,7 +246,7 @@ func planLostOccurrence(f *fixture) {
 	f.advance(testLease + time.Second)
 	again := f.claimOne(leases[0].Key) // it is leased again, and the third is replaced
 	f.Equal(2, again.Attempt)
-	f.Zero(f.history("report").Ends())
+	f.Zero(f.history("report").Ended())
 	f.cancel(again.Key)
 	f.advance(testLease + time.Second)
 	c := newClaim(1)

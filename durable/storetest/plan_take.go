@@ -15,15 +15,15 @@ var takeTests = []test{
 	{"S10 a swap that is sent again gets the same leases", check(takeAgain)},
 	{"S10 a lease of a swap runs out as that of a claim", check(takeRunsOut)},
 	{"S10 a lease of a swap survives a reopening", check(takeReopened)},
-	{"a Take that is out of bounds is refused", check(takeChecked)},
+	{"a SwapClaim that is out of bounds is refused", check(takeChecked)},
 }
 
-func newTake(max int) store.Take {
-	return store.Take{Token: store.NewToken("worker"), Lease: testLease, Max: max}
+func newTake(max int) store.SwapClaim {
+	return store.SwapClaim{Token: store.NewToken("worker"), Lease: testLease, Max: max}
 }
 
 // take makes swaps that must succeed.
-func (f *fixture) take(t store.Take, swaps ...store.PlanSwap) []store.Lease {
+func (f *fixture) take(t store.SwapClaim, swaps ...store.PlanSwap) []store.Lease {
 	f.Helper()
 	results, leases := f.swapWith(t, swaps...)
 	f.Equal(slices.Repeat([]store.SwapResult{store.Swapped}, len(swaps)), results)
@@ -63,7 +63,7 @@ func takeLeases(f *fixture) {
 	f.ended(leases[2], store.DeadLetter)
 	f.absent(p.Entries[0].Key)
 	note := f.history("report").Last[0]
-	f.Equal([]any{store.OutcomeDone, store.Begun(leases[0].Fence), 1}, []any{note.Outcome, note.Begun, note.Attempts})
+	f.Equal([]any{store.OccurrenceDone, store.Begun(leases[0].Fence), 1}, []any{note.Outcome, note.Begun, note.Attempts})
 	again := f.claimOne(large.Key)
 	f.Equal([]any{2, "error of " + large.Key}, []any{again.Attempt, again.LastError})
 	f.Greater(again.Fence, earlier.Fence)
@@ -85,7 +85,7 @@ func takeMax(f *fixture) {
 	}
 	f.claimOne(p.Entries[4].Key)
 
-	for i, t := range []store.Take{{}, newTake(0)} {
+	for i, t := range []store.SwapClaim{{}, newTake(0)} {
 		q := plan(name("another", i))
 		q.Due, q.Entries = store.MaxMillis, []store.Entry{occurrence(name("another", i), 1)}
 		f.Empty(f.take(t, q))
@@ -111,7 +111,7 @@ func takeNothing(f *fixture) {
 	for i := range 3 {
 		refused.Entries = append(refused.Entries, occurrence("report", 4+i))
 	}
-	removes := store.PlanSwap{Key: p.Key, Was: exists.ID, Entries: []store.Entry{occurrence("report", 7)}}
+	removes := store.PlanSwap{Key: p.Key, Expected: exists.ID, Entries: []store.Entry{occurrence("report", 7)}}
 	results, leases := f.swapWith(newTake(10), lost, refused, removes)
 	f.Equal([]store.SwapResult{store.SwapLost, store.SwapRefused, store.Swapped}, results)
 	f.Empty(leases)
@@ -135,7 +135,7 @@ func takeAgain(f *fixture) {
 
 	_, other := f.swapWith(newTake(10), p, q)
 	f.Empty(other, "another call gets its leases")
-	_, none := f.swapWith(store.Take{}, p, q)
+	_, none := f.swapWith(store.SwapClaim{}, p, q)
 	f.Empty(none)
 
 	// A repeated swap returns only the leases that still exist, with their present ends.
@@ -163,7 +163,7 @@ func takeRunsOut(f *fixture) {
 	l := f.claimOne(p.Entries[0].Key)
 	f.Equal(2, l.Attempt)
 	f.Greater(l.Fence, leases[0].Fence)
-	f.Equal(store.EndLost, f.end(store.End{Holder: leases[0].Holder, Kind: store.Done}))
+	f.Equal(store.EndLost, f.end(store.Outcome{Holder: leases[0].Holder, Kind: store.Done}))
 	f.ended(l, store.Done)
 }
 
@@ -186,12 +186,12 @@ func takeReopened(f *fixture) {
 func takeChecked(f *fixture) {
 	p := plan("report")
 	token := store.NewToken("worker")
-	for want, t := range map[string]store.Take{
-		"durable: Take.Max is 501, must be 0 to 500":                   {Token: token, Lease: testLease, Max: store.MaxItems + 1},
-		"durable: Take.Max is -1, must be 0 to 500":                    {Token: token, Lease: testLease, Max: -1},
-		"durable: Take.Token is zero, must be drawn for the call":      {Lease: testLease, Max: 1},
-		"durable: Take.Lease is 0s, must be 100ms to 24h0m0s":          {Token: token, Max: 1},
-		"durable: Take.Lease is 24h0m0.001s, must be 100ms to 24h0m0s": {Token: token, Lease: store.MaxLease + time.Millisecond, Max: 1},
+	for want, t := range map[string]store.SwapClaim{
+		"durable: SwapClaim.Max is 501, must be 0 to 500":                   {Token: token, Lease: testLease, Max: store.MaxItems + 1},
+		"durable: SwapClaim.Max is -1, must be 0 to 500":                    {Token: token, Lease: testLease, Max: -1},
+		"durable: SwapClaim.Token is zero, must be drawn for the call":      {Lease: testLease, Max: 1},
+		"durable: SwapClaim.Lease is 0s, must be 100ms to 24h0m0s":          {Token: token, Max: 1},
+		"durable: SwapClaim.Lease is 24h0m0.001s, must be 100ms to 24h0m0s": {Token: token, Lease: store.MaxLease + time.Millisecond, Max: 1},
 	} {
 		_, _, _, err := f.Store.SwapPlans(f.ctx, 0, []store.PlanSwap{p}, t)
 		f.EqualError(err, want)

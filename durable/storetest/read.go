@@ -187,7 +187,7 @@ func tokensShown(f *fixture) {
 	f.NotEqual(a.Token, leases[0].Token)
 	for i, l := range leases {
 		shown(l.Key, l.Token)
-		f.ended(l, []store.EndKind{store.Retry, store.DeadLetter, store.Release}[i])
+		f.ended(l, []store.OutcomeKind{store.Retry, store.DeadLetter, store.Release}[i])
 		shown(l.Key, store.Token{})
 	}
 }
@@ -236,7 +236,7 @@ func filters(f *fixture) {
 		if state == store.Waiting {
 			f.Empty(query(store.Filter{Error: "e"}))
 			for _, l := range f.claim(20) {
-				f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Retry, Error: errorOf(l.Key)}))
+				f.Equal(store.Ended, f.end(store.Outcome{Holder: l.Holder, Kind: store.Retry, Error: errorOf(l.Key)}))
 			}
 		}
 		f.Equal([]string{"mail/3", "mails/4"}, query(store.Filter{Error: "Time-out [%d"}), state)
@@ -249,7 +249,7 @@ func filters(f *fixture) {
 			leases = f.claim(20)
 		case store.Leased:
 			for _, l := range leases {
-				f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.DeadLetter, Error: errorOf(l.Key)}))
+				f.Equal(store.Ended, f.end(store.Outcome{Holder: l.Holder, Kind: store.DeadLetter, Error: errorOf(l.Key)}))
 			}
 		}
 	}
@@ -368,7 +368,7 @@ func scheduledCount(f *fixture) {
 	f.put(entry("a")) // another successor
 	is(5, "a successor, and another")
 	for _, l := range leases {
-		f.ended(l, map[string]store.EndKind{"a": store.Done, "b": store.DeadLetter}[l.Key])
+		f.ended(l, map[string]store.OutcomeKind{"a": store.Done, "b": store.DeadLetter}[l.Key])
 	}
 	f.requeue("b")
 	f.reschedule(store.Move{Key: "b", At: 7})

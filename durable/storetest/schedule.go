@@ -158,10 +158,10 @@ func scheduleMany(f *fixture) {
 	}
 	leases := f.claim(store.MaxItems)
 	f.Equal(keys, keysOf(leases))
-	ends := make([]store.End, store.MaxItems)
+	ends := make([]store.Outcome, store.MaxItems)
 	holders := make([]store.Holder, store.MaxItems)
 	for i, l := range leases {
-		ends[i] = store.End{Holder: l.Holder, Kind: store.DeadLetter}
+		ends[i] = store.Outcome{Holder: l.Holder, Kind: store.DeadLetter}
 		holders[i] = l.Holder
 	}
 	extended, _, err := f.Store.Extend(f.ctx, 0, holders, testLease)

@@ -25,10 +25,10 @@ func otherLane(topic string) string {
 }
 
 // ranOut stands for a run that ends because its lease expires.
-const ranOut = store.EndKind(0)
+const ranOut = store.OutcomeKind(0)
 
 // endBy ends the only run, of key a.
-func (f *fixture) endBy(l store.Lease, way store.EndKind) {
+func (f *fixture) endBy(l store.Lease, way store.OutcomeKind) {
 	f.Helper()
 	if way != ranOut {
 		f.ended(l, way)
@@ -43,7 +43,7 @@ func (f *fixture) endBy(l store.Lease, way store.EndKind) {
 }
 
 // allWays are ways, and an expired lease if time can be moved.
-func (f *fixture) allWays() []store.EndKind {
+func (f *fixture) allWays() []store.OutcomeKind {
 	if f.Advance == nil {
 		return ways
 	}
@@ -75,7 +75,7 @@ func successorWaits(f *fixture) {
 		f.endBy(l, way)
 		f.fresh(next)
 		f.verify()
-		f.Equal(store.EndLost, f.end(store.End{Holder: l.Holder, Kind: store.Done}))
+		f.Equal(store.EndLost, f.end(store.Outcome{Holder: l.Holder, Kind: store.Done}))
 		extended, _ := f.extend(l.Holder, testLease)
 		f.Equal(store.ExtendLost, extended)
 		f.fresh(next)

@@ -134,14 +134,14 @@ func anyError(f *fixture) {
 	f.putAll("a")
 	for _, text := range append(texts(store.MaxError), long...) {
 		l := f.claimOne("a")
-		f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Retry, Error: text}))
+		f.Equal(store.Ended, f.end(store.Outcome{Holder: l.Holder, Kind: store.Retry, Error: text}))
 		kept := f.get("a").LastError
 		f.Equal(store.CutError(text), kept)
 		f.LessOrEqual(len(kept), store.MaxError)
 		f.Equal(utf8.ValidString(text), utf8.ValidString(kept))
 		l = f.claimOne("a")
 		f.Equal(kept, l.LastError)
-		f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.DeadLetter, Error: "!" + text}))
+		f.Equal(store.Ended, f.end(store.Outcome{Holder: l.Holder, Kind: store.DeadLetter, Error: "!" + text}))
 		f.Equal(store.CutError("!"+text), f.get("a").LastError)
 		f.Equal([]store.RequeueResult{store.Requeued}, f.requeue("a"))
 	}

@@ -85,9 +85,9 @@ func neverEarlyByLess(f *fixture) {
 		asked := time.Now()
 		f.Equal(store.Created, f.put(e).Kind)
 		l := leased("scheduled", d, asked)
-		for _, kind := range []store.EndKind{store.Retry, store.Snooze} {
+		for _, kind := range []store.OutcomeKind{store.Retry, store.Snooze} {
 			asked = time.Now()
-			f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: kind, Delay: d}))
+			f.Equal(store.Ended, f.end(store.Outcome{Holder: l.Holder, Kind: kind, Delay: d}))
 			l = leased(kind.String(), d, asked)
 		}
 		f.ended(l, store.Release)
@@ -203,7 +203,7 @@ func extremeDueTimes(f *fixture) {
 		f.Equal(store.Replaced, f.put(entry("forever")).Kind)
 		return f.claimOne("forever")
 	}()
-	f.Equal(store.Ended, f.end(store.End{Holder: l.Holder, Kind: store.Retry, Delay: 1<<63 - 1}))
+	f.Equal(store.Ended, f.end(store.Outcome{Holder: l.Holder, Kind: store.Retry, Delay: 1<<63 - 1}))
 	f.Equal(store.MaxMillis, f.get("forever").Due)
 }
 

@@ -208,7 +208,7 @@ func (o *Store) Cancel(ctx context.Context, n int, keys []string) ([]store.Cance
 			results[i] = store.NotFound
 		case t.State == store.Waiting:
 			delete(s.Timers, key)
-			s.note(t, store.OutcomeCancelled, now)
+			s.note(t, store.OccurrenceCancelled, now)
 			results[i] = store.Cancelled
 		default:
 			t.Cancelled, t.Successor = true, nil

@@ -11,7 +11,7 @@ import (
 )
 
 // SwapPlans changes plans.
-func (o *Store) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+func (o *Store) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 	err := take.Check()
 	keys := make([]string, len(swaps))
 	for i, p := range swaps {
@@ -57,7 +57,7 @@ func (o *Store) swap(s *Shard, now moment, p store.PlanSwap) store.SwapResult {
 	if old != nil {
 		was = old.ID
 	}
-	if was != p.Was {
+	if was != p.Expected {
 		return store.SwapLost
 	}
 	added := p.Added(func(key string) bool { return s.Timers[key] != nil })
@@ -90,13 +90,13 @@ func wakes(t *Timer) uint64 {
 	if t.Wake == store.WakeOnDead {
 		return t.History.Dead
 	}
-	return t.History.Ends()
+	return t.History.Ended()
 }
 
 func (t *Timer) wake(now moment) { t.Due, t.Wake = now.ms, store.WakeNever }
 
 // note adds an ended occurrence to the history of its plan.
-func (s *Shard) note(t *Timer, outcome store.Outcome, now moment) {
+func (s *Shard) note(t *Timer, outcome store.OccurrenceOutcome, now moment) {
 	plan := s.Timers[store.PlanOf(t.Key)]
 	if plan == nil {
 		return
@@ -105,7 +105,7 @@ func (s *Shard) note(t *Timer, outcome store.Outcome, now moment) {
 		Key: t.Key, Outcome: outcome, Begun: store.Begun(t.Fence), Ended: now.ms,
 		Attempts: t.Attempts, Error: store.CutNote(t.LastError),
 	})
-	if plan.State == store.Waiting && (plan.Wake == store.WakeOnEnd || plan.Wake == store.WakeOnDead && outcome == store.OutcomeDead) {
+	if plan.State == store.Waiting && (plan.Wake == store.WakeOnEnd || plan.Wake == store.WakeOnDead && outcome == store.OccurrenceDead) {
 		plan.wake(now)
 	}
 }

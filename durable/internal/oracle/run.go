@@ -55,12 +55,12 @@ func (s *Shard) endLost(now moment, maxAttempts int) (deadLettered int) {
 	for _, t := range s.ranOut(now) {
 		switch {
 		case t.Cancelled:
-			s.note(t, store.OutcomeCancelled, now)
+			s.note(t, store.OccurrenceCancelled, now)
 			s.leave(t)
 		case t.Successor != nil:
 			s.leave(t)
 		case t.Attempts >= maxAttempts && !store.IsPlan(t.Key):
-			s.note(t, store.OutcomeDead, now)
+			s.note(t, store.OccurrenceDead, now)
 			s.leave(t)
 			s.deadLetter(t, now)
 			deadLettered++
@@ -209,11 +209,11 @@ func (o *Store) Extend(ctx context.Context, n int, holders []store.Holder, lease
 }
 
 // End ends runs.
-func (o *Store) End(ctx context.Context, n int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+func (o *Store) End(ctx context.Context, n int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
 	keys := make([]string, len(ends))
 	for i, e := range ends {
 		if e.Kind < store.Done || e.Kind > store.DeadLetter {
-			return nil, store.Horizon{}, fmt.Errorf("durable: End.Kind is %v", e.Kind)
+			return nil, store.Horizon{}, fmt.Errorf("durable: Outcome.Kind is %v", e.Kind)
 		}
 		keys[i] = e.Key
 	}
@@ -233,19 +233,19 @@ func (o *Store) End(ctx context.Context, n int, ends []store.End) ([]store.EndRe
 	return results, o.announceEarlier(n, before, now), nil
 }
 
-func (s *Shard) end(t *Timer, e store.End, now moment) store.EndResult {
+func (s *Shard) end(t *Timer, e store.Outcome, now moment) store.EndResult {
 	ended := *t
 	s.leave(t)
 	switch {
 	case ended.Cancelled:
-		s.note(&ended, store.OutcomeCancelled, now)
+		s.note(&ended, store.OccurrenceCancelled, now)
 		return store.EndCancelled
 	case ended.Successor != nil:
 		return store.EndReplaced
 	}
 	switch e.Kind {
 	case store.Done:
-		s.note(&ended, store.OutcomeDone, now)
+		s.note(&ended, store.OccurrenceDone, now)
 	case store.Retry:
 		t.LastError = store.CutError(e.Error)
 		s.wait(t, now.after(e.Delay))
@@ -258,7 +258,7 @@ func (s *Shard) end(t *Timer, e store.End, now moment) store.EndResult {
 	case store.DeadLetter:
 		t.LastError = store.CutError(e.Error)
 		ended.LastError = t.LastError
-		s.note(&ended, store.OutcomeDead, now)
+		s.note(&ended, store.OccurrenceDead, now)
 		s.deadLetter(t, now)
 	}
 	return store.Ended

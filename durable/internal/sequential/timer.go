@@ -57,7 +57,7 @@ func (t Timer) Claim() Timer {
 }
 
 // End ends the run of the timer, which must be leased, for its holder.
-func (t Timer) End(kind store.EndKind) (store.EndResult, Timer) {
+func (t Timer) End(kind store.OutcomeKind) (store.EndResult, Timer) {
 	switch {
 	case t.Cancelled:
 		return store.EndCancelled, t.successor()

@@ -1,7 +1,7 @@
 -- end.lua ends runs.
 --
 -- ARGV   4 order, then for each: key, holder (8 bytes fence, 16 bytes
---        token), kind (1 byte, store.EndKind) and delay ms, error
+--        token), kind (1 byte, store.OutcomeKind) and delay ms, error
 -- Reply  for each 1 byte (store.EndResult); present, next due, next lease end
 -- Cost   O(log N) for each; at most 41 calls
 --

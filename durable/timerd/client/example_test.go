@@ -138,7 +138,7 @@ func deadLetter(ctx context.Context, engine store.Store, key, reason string) {
 	if err != nil {
 		panic(err)
 	}
-	if _, _, err := engine.End(ctx, shard, []store.End{{Holder: c.Leases[0].Holder, Kind: store.DeadLetter, Error: reason}}); err != nil {
+	if _, _, err := engine.End(ctx, shard, []store.Outcome{{Holder: c.Leases[0].Holder, Kind: store.DeadLetter, Error: reason}}); err != nil {
 		panic(err)
 	}
 }

@@ -91,7 +91,7 @@ func (f *fixture) claim(key string) store.Lease {
 
 func (f *fixture) deadLetter(l store.Lease, text string) {
 	f.t.Helper()
-	_, _, err := f.store.End(f.t.Context(), store.ShardOf(l.Key, shards), []store.End{{Holder: l.Holder, Kind: store.DeadLetter, Error: text}})
+	_, _, err := f.store.End(f.t.Context(), store.ShardOf(l.Key, shards), []store.Outcome{{Holder: l.Holder, Kind: store.DeadLetter, Error: text}})
 	require.NoError(f.t, err)
 }
 

@@ -92,9 +92,9 @@ func (f *fixture) claim(key string) store.Lease {
 	return c.Leases[0]
 }
 
-func (f *fixture) end(l store.Lease, kind store.EndKind, text string) {
+func (f *fixture) end(l store.Lease, kind store.OutcomeKind, text string) {
 	f.t.Helper()
-	_, _, err := f.store.End(f.t.Context(), store.ShardOf(l.Key, shards), []store.End{{Holder: l.Holder, Kind: kind, Error: text}})
+	_, _, err := f.store.End(f.t.Context(), store.ShardOf(l.Key, shards), []store.Outcome{{Holder: l.Holder, Kind: kind, Error: text}})
 	require.NoError(f.t, err)
 }
 

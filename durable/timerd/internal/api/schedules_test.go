@@ -222,7 +222,7 @@ type swapOnce struct {
 	swapped bool
 }
 
-func (s *swapOnce) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+func (s *swapOnce) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 	if s.swapped {
 		return nil, nil, store.Horizon{}, errors.New("the disk has gone")
 	}
@@ -434,7 +434,7 @@ func (f *fixture) rewrite(key string, change func(body string) string) {
 	shard := store.ShardOf(key, shards)
 	r, err := f.store.Get(f.t.Context(), shard, store.PlanKey(key))
 	require.NoError(f.t, err)
-	results, _, _, err := f.store.SwapPlans(f.t.Context(), shard, []store.PlanSwap{{Key: r.Key, Was: r.ID, ID: store.NewID(), Body: []byte(change(string(r.Body))), Due: store.MaxMillis}}, store.Take{})
+	results, _, _, err := f.store.SwapPlans(f.t.Context(), shard, []store.PlanSwap{{Key: r.Key, Expected: r.ID, ID: store.NewID(), Body: []byte(change(string(r.Body))), Due: store.MaxMillis}}, store.SwapClaim{})
 	require.NoError(f.t, err)
 	require.Equal(f.t, []store.SwapResult{store.Swapped}, results)
 }

@@ -96,7 +96,7 @@ func (a *recordingStore) learn(leases []store.Lease) {
 	}
 }
 
-func (a *recordingStore) End(ctx context.Context, shard int, ends []store.End) ([]store.EndResult, store.Horizon, error) {
+func (a *recordingStore) End(ctx context.Context, shard int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
 	results, horizon, err := a.Store.End(ctx, shard, ends)
 	for i, r := range results {
 		e := ends[i]
@@ -108,7 +108,7 @@ func (a *recordingStore) End(ctx context.Context, shard int, ends []store.End) (
 	return results, horizon, err
 }
 
-func (a *recordingStore) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, take store.Take) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+func (a *recordingStore) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 	sent := micros()
 	results, leases, horizon, err := a.Store.SwapPlans(ctx, shard, swaps, take)
 	a.learn(leases)
