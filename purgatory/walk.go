@@ -147,10 +147,16 @@ func (w *walk[K]) fillLocked(l *watchlist) {
 		paused.list.walks--
 		paused.list.tidy(paused)
 	}
-	// The records are scattered in memory. Reading all of them first overlaps their cache
-	// misses.
+	// The records are scattered in memory, and so are their operations, whose checks would load
+	// them one by one. Reading all records first, and prefetching the operations, overlaps these
+	// cache misses. A long list is not worth prefetching as a whole.
 	for i := range found[:w.n] {
 		found[i] = found[i].w.handle()
+	}
+	if paused == nil && w.n > 1 {
+		for i := range found[:w.n] {
+			found[i].w.prefetchOp()
+		}
 	}
 }
 
