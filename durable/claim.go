@@ -12,7 +12,7 @@ import (
 // claimLocked begins a claim of up to n timers.
 //
 // A claim whose reply was lost is repeated unchanged until it is answered, and gets the same
-// leases. They count from the first request; leases that have expired by then are given back, so
+// leases. They count from the first request; leases that have expired by then are released, so
 // that no attempt is spent on a handler that was not called.
 func (w *Worker) claimLocked(s *shard, n int) {
 	now := w.now()
@@ -32,9 +32,9 @@ func (w *Worker) claimLocked(s *shard, n int) {
 	w.group.Go(func() { w.claim(s, c, n) })
 }
 
-// claimAgainLocked repeats the unconfirmed claims of a worker that begins to stop, and gives back
-// the leases that they got, so that those timers need not wait for the end of their leases. It
-// reserves no slots, because it begins no handlers.
+// claimAgainLocked repeats the unconfirmed claims of a worker that begins to stop, and releases the
+// leases that they got, so that those timers need not wait for the end of their leases. It reserves
+// no slots, because it begins no handlers.
 func (w *Worker) claimAgainLocked() {
 	for i := range w.shards {
 		if s := &w.shards[i]; s.unsure != nil && !s.claiming {
@@ -66,7 +66,7 @@ func (w *Worker) claimed(s *shard, c *store.Claim, reserved int, sent time.Durat
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// If the engine answers late, its leases can be neither used nor given back before the reply.
+	// If the engine answers late, its leases can be neither used nor released before the reply.
 	// So each claim without a reply doubles the timeout of the next one.
 	switch {
 	case ok:
@@ -135,29 +135,29 @@ func (w *Worker) pauseLocked(s *shard, got store.Claimed, h store.Horizon, now t
 	s.notBefore = now + wait
 }
 
-// beginLocked begins the run of a lease that ends, by this worker's clock, at deadline. It gives
-// the lease back instead if the worker has begun to stop, if there is no free slot because the
-// claim was repeated, or if the lease has expired.
+// beginLocked begins the run of a lease that ends, by this worker's clock, at deadline. It releases
+// the lease instead if the worker has begun to stop, if there is no free slot because the claim was
+// repeated, or if the lease has expired.
 func (w *Worker) beginLocked(s *shard, l *store.Lease, deadline, now time.Duration) {
 	r := &run{shard: s, lease: *l, deadline: deadline}
 	begins := !w.closing && !store.IsPlan(l.Key) && w.running+w.reserved < w.options.Concurrency && now < deadline
 	if !begins {
-		w.giveBackLocked(r)
+		w.releaseLocked(r)
 	}
 	w.held++
 	_ = w.leases.Set(l.Holder, r, r.deadline-w.options.Lease/2-now)
 	if begins {
 		w.startLocked(r)
 	} else {
-		w.endLocked(r)
+		w.queueOutcomeLocked(r)
 	}
 }
 
-// giveBackLocked completes a run as one whose handler was not called. An expired lease can be
-// given back until another claim gets the timer. So this worker does not claim from the shard
-// before the lease is given back, and keeps trying for another lease duration.
-func (w *Worker) giveBackLocked(r *run) {
-	r.end = store.Outcome{Holder: r.lease.Holder, Kind: store.Release}
-	r.shard.back++
+// releaseLocked makes Release the outcome of a run whose handler was not called; the caller queues
+// it. An expired lease can be released until another claim gets the timer. So this worker does not
+// claim from the shard before the release is written, and keeps trying for another lease duration.
+func (w *Worker) releaseLocked(r *run) {
+	r.outcome = store.Outcome{Holder: r.lease.Holder, Kind: store.Release}
+	r.shard.releasing++
 	r.deadline = w.now() + w.options.Lease
 }

@@ -105,37 +105,37 @@ func (p *panicked) Error() string {
 	return fmt.Sprintf("durable: the handler panicked: %v", p.value)
 }
 
-// judgement is the outcome of a handler's call, as read from its error.
-type judgement struct {
-	failed   bool // it is not nil
+// handlerResult is the result of a handler's call, as read from its error.
+type handlerResult struct {
+	failed   bool // the error is not nil
 	verdict  verdict
 	panicked *panicked // the handler did not return
 	text     string    // cut to MaxError
 }
 
-// judge reads a handler's error, and calls done with its judgement. An error's methods belong to
+// classify reads a handler's error, and calls done with the result. An error's methods belong to
 // the handler: they can panic, as Error of a nil pointer does, or end the goroutine, so no lock
 // may be held while they run.
-func judge(err error, done func(judgement)) {
-	j := judgement{failed: err != nil, verdict: verdict{kind: verdictRetry, after: -1}}
+func classify(err error, done func(handlerResult)) {
+	res := handlerResult{failed: err != nil, verdict: verdict{kind: verdictRetry, after: -1}}
 	if err == nil {
-		done(j)
+		done(res)
 		return
 	}
 	method, returned := "Unwrap or As", false
 	defer func() {
 		if !returned {
-			j.text = store.CutError(fmt.Sprintf("durable: an error of type %T, whose %s did not return: %v", err, method, recover()))
+			res.text = store.CutError(fmt.Sprintf("durable: an error of type %T, whose %s did not return: %v", err, method, recover()))
 		}
-		done(j)
+		done(res)
 	}()
-	j.panicked, _ = err.(*panicked) //nolint:errorlint // only invoke makes one
+	res.panicked, _ = err.(*panicked) //nolint:errorlint // only invoke makes one
 	left := maxErrors
 	if v := findVerdict(err, &left); v != nil {
-		j.verdict = *v
+		res.verdict = *v
 	}
 	method = "Error"
-	j.text = store.CutError(err.Error())
+	res.text = store.CutError(err.Error())
 	returned = true
 }
 

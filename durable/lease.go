@@ -12,7 +12,7 @@ import (
 func (w *Worker) leaseDue(_ store.Holder, r *run) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r.over || w.stopped {
+	if r.finished || w.stopped {
 		return
 	}
 	now := w.now()
@@ -29,7 +29,7 @@ func (w *Worker) leaseDue(_ store.Holder, r *run) {
 		return
 	}
 	s := r.shard
-	s.extends = append(s.extends, r)
+	s.extensions = append(s.extensions, r)
 	if !s.extending {
 		s.extending = true
 		w.group.Go(func() { w.extend(s) })
@@ -43,13 +43,13 @@ func (r *run) endContext(cause error) {
 }
 
 // extend extends leases of a shard until none is queued. The leases of one claim come due in quick
-// succession, so extend first waits a moment to gather them; leases that come due while a request
+// succession, so extend first waits a moment to batch them; leases that come due while a request
 // is in flight go into the next.
 func (w *Worker) extend(s *shard) {
-	w.sleep(min(gatherFor, w.options.Lease/100))
+	w.sleep(min(linger, w.options.Lease/100))
 	for failures := 0; ; {
 		w.mu.Lock()
-		runs := w.extendsLocked(s)
+		runs := w.nextExtensionsLocked(s)
 		w.mu.Unlock()
 		if len(runs) == 0 {
 			return
@@ -68,7 +68,7 @@ func (w *Worker) extend(s *shard) {
 			continue
 		}
 		w.mu.Lock()
-		s.extends = append(runs, s.extends...)
+		s.extensions = append(runs, s.extensions...)
 		w.mu.Unlock()
 		failures++
 		if !w.sleep(min(pause(failures), w.options.Lease/16)) { // several tries before the lease expires
@@ -77,18 +77,18 @@ func (w *Worker) extend(s *shard) {
 	}
 }
 
-// extendsLocked takes the runs of the next request. If it returns none, the calling goroutine must
-// end.
-func (w *Worker) extendsLocked(s *shard) []*run {
+// nextExtensionsLocked removes the runs of the next request from the queue. If it returns none, the
+// calling goroutine must end.
+func (w *Worker) nextExtensionsLocked(s *shard) []*run {
 	now := w.now()
 	var runs []*run
 	n := 0
-	for ; n < len(s.extends) && len(runs) < store.MaxItems; n++ {
-		if r := s.extends[n]; !r.over && !r.lost && !r.cancelled && now < r.deadline && !w.stopped {
+	for ; n < len(s.extensions) && len(runs) < store.MaxItems; n++ {
+		if r := s.extensions[n]; !r.finished && !r.lost && !r.cancelled && now < r.deadline && !w.stopped {
 			runs = append(runs, r)
 		}
 	}
-	s.extends = append([]*run(nil), s.extends[n:]...)
+	s.extensions = append([]*run(nil), s.extensions[n:]...)
 	s.extending = len(runs) > 0
 	return runs
 }
@@ -100,7 +100,7 @@ func (w *Worker) extended(runs []*run, results []store.ExtendResult, sent time.D
 	now := w.now()
 	for i, r := range runs {
 		switch {
-		case r.over:
+		case r.finished:
 		case results[i] == store.Extended:
 			r.deadline = sent + w.options.Lease
 			_ = w.leases.Set(r.lease.Holder, r, r.deadline-w.options.Lease/2-now)
@@ -118,7 +118,7 @@ func (w *Worker) extended(runs []*run, results []store.ExtendResult, sent time.D
 
 // cancelLocked records that a run's timer was cancelled.
 func (w *Worker) cancelLocked(r *run) {
-	if r.over || r.cancelled {
+	if r.finished || r.cancelled {
 		return
 	}
 	r.cancelled = true

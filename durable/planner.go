@@ -214,7 +214,7 @@ func (w *Worker) swapOnce(s *shard, swaps []store.PlanSwap, take store.SwapClaim
 func (w *Worker) retryPlan(s *shard, l store.Lease, err error, deadline time.Duration) {
 	w.log.Warn("durable: a schedule cannot create its occurrences", "schedule", store.ScheduleOf(l.Key), "attempt", l.Attempt, "error", err)
 	r := &run{shard: s, lease: l, deadline: deadline, plan: true}
-	r.end = store.Outcome{
+	r.outcome = store.Outcome{
 		Holder: l.Holder, Kind: store.Retry, Error: store.CutError(err.Error()),
 		Delay: double(time.Second, maxPlanPause, l.Attempt),
 	}
@@ -222,7 +222,7 @@ func (w *Worker) retryPlan(s *shard, l store.Lease, err error, deadline time.Dur
 	defer w.mu.Unlock()
 	w.stats.PlanFailures++
 	w.held++
-	w.endLocked(r)
+	w.queueOutcomeLocked(r)
 }
 
 // countPlans counts the results of swaps.

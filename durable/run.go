@@ -11,8 +11,8 @@ import (
 // run is one attempt of one timer, from the claim until its outcome is written. The worker's lock
 // guards the fields that change.
 //
-//	running ── handler returned ──▶ ending ── written, or given up ──▶ over
-//	   └────── the lease is another's, and the handler has returned ────▶ over
+//	running ── handler returned ──▶ ending ── outcome written or dropped ──▶ finished
+//	   └────── handler returned, and another worker has the lease ─────────▶ finished
 type run struct {
 	shard    *shard
 	lease    store.Lease             // its body is released as soon as it is not needed
@@ -23,12 +23,12 @@ type run struct {
 	lost      bool // another worker has the lease, or the timer is removed: there is no outcome to write
 	expired   bool // the lease expired by this worker's clock
 
-	plan   bool // it is a plan that could not be advanced
-	ending bool
-	end    store.Outcome
-	err    error // of the handler, for OnDead
-	unsure bool  // end was sent, and may have been written
-	over   bool
+	plan     bool // it is a plan that could not be advanced
+	ending   bool
+	outcome  store.Outcome
+	err      error // of the handler, for OnDead
+	unsure   bool  // the outcome was sent, and may have been written
+	finished bool
 }
 
 // startLocked calls the handler.
@@ -42,26 +42,26 @@ func (w *Worker) startLocked(r *run) {
 	done := func(err error) { w.returned(r, err) }
 	go func() {
 		defer cancel(nil)
-		if w.now() >= deadline && w.tooLate(r) {
+		if w.now() >= deadline && w.releaseExpired(r) {
 			return
 		}
 		invoke(ctx, w.handler, f, done)
 	}()
 }
 
-// tooLate reports whether a run's lease expired before its handler could be called, because the
-// process was paused or is overloaded. Another worker may have the timer by now, so the handler is
-// not called. The process can still be paused between this check and the handler's first step, but
-// that is unlikely: nothing is allocated there, so the goroutine cannot wait for the garbage
-// collector. Fired.Fence covers that case.
-func (w *Worker) tooLate(r *run) bool {
+// releaseExpired releases a run whose lease expired before its handler could be called, because the
+// process was paused or is overloaded: another worker may have the timer by now, so the handler
+// must not be called. It reports false if the lease was extended. The process can still be paused
+// between this check and the handler's first step, but that is unlikely: nothing is allocated
+// there, so the goroutine cannot wait for the garbage collector. Fired.Fence covers that case.
+func (w *Worker) releaseExpired(r *run) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.now() < r.deadline && !r.lost {
 		return false // it was extended
 	}
-	w.giveBackLocked(r)
-	w.ranLocked(r, r.end)
+	w.releaseLocked(r)
+	w.completeLocked(r, r.outcome)
 	return true
 }
 
@@ -78,66 +78,67 @@ func (r *run) fired() Fired {
 
 // returned is called when the handler has returned err, on its goroutine.
 func (w *Worker) returned(r *run, err error) {
-	judge(err, func(j judgement) {
-		if p := j.panicked; p != nil {
+	classify(err, func(res handlerResult) {
+		if p := res.panicked; p != nil {
 			w.log.Error("durable: a handler panicked", "key", r.lease.Key, "id", r.lease.ID.String(),
 				"topic", r.lease.Topic, "attempt", r.lease.Attempt, "panic", p.value, "stack", string(p.stack))
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if j.panicked != nil {
+		if res.panicked != nil {
 			w.stats.Panics++
 		}
 		r.err = err
-		w.ranLocked(r, w.endOf(r, j))
+		w.completeLocked(r, w.outcomeOf(r, res))
 	})
 }
 
-// ranLocked ends a run whose handler has returned, or was not called.
-func (w *Worker) ranLocked(r *run, end store.Outcome) {
+// completeLocked frees the slot of a run whose handler has returned, or was not called, and queues
+// its outcome.
+func (w *Worker) completeLocked(r *run, outcome store.Outcome) {
 	w.running--
 	r.shard.running--
 	if w.stopped {
 		return // Run has reported that this handler did not return
 	}
-	r.end = end
+	r.outcome = outcome
 	if r.lost {
-		w.overLocked(r)
+		w.finishLocked(r)
 	} else {
-		w.endLocked(r)
+		w.queueOutcomeLocked(r)
 	}
 	w.dispatchLocked()
 	w.checkIdleLocked()
 }
 
-// endOf returns the outcome of a run.
-func (w *Worker) endOf(r *run, j judgement) store.Outcome {
-	e := store.Outcome{Holder: r.lease.Holder, Kind: store.Done}
-	if !j.failed || r.cancelled { // a cancelled timer is removed whatever the outcome
-		return e
+// outcomeOf returns the outcome of a run.
+func (w *Worker) outcomeOf(r *run, res handlerResult) store.Outcome {
+	o := store.Outcome{Holder: r.lease.Holder, Kind: store.Done}
+	if !res.failed || r.cancelled { // a cancelled timer is removed whatever the outcome
+		return o
 	}
-	e.Error = j.text
-	v := j.verdict
+	o.Error = res.text
+	v := res.verdict
 	switch {
 	case v.kind == verdictSnooze:
-		e.Kind, e.Delay, e.Error = store.Snooze, v.after, ""
+		o.Kind, o.Delay, o.Error = store.Snooze, v.after, ""
 	case v.kind == verdictDiscard || r.lease.Attempt >= w.options.MaxAttempts:
-		e.Kind = store.DeadLetter
+		o.Kind = store.DeadLetter
 	case v.after >= 0:
-		e.Kind, e.Delay = store.Retry, v.after
+		o.Kind, o.Delay = store.Retry, v.after
 	default:
-		e.Kind, e.Delay = store.Retry, backoff(w.options.Backoff, w.options.MaxBackoff, r.lease.Attempt)
+		o.Kind, o.Delay = store.Retry, backoff(w.options.Backoff, w.options.MaxBackoff, r.lease.Attempt)
 	}
-	return e
+	return o
 }
 
-// overLocked releases a run: its outcome is written, or there is none to write.
-func (w *Worker) overLocked(r *run) {
-	r.over = true
+// finishLocked removes a run from the worker: its outcome is written or dropped, or there is none.
+func (w *Worker) finishLocked(r *run) {
+	r.finished = true
 	w.leases.Remove(r.lease.Holder)
 	w.held--
-	if r.end.Kind == store.Release {
-		r.shard.back--
+	if r.outcome.Kind == store.Release {
+		r.shard.releasing--
 	}
 }
 

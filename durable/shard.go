@@ -30,16 +30,16 @@ type shard struct {
 	firstLane int           // of the next claim
 	mute      time.Duration // no announcement of missing capacity before
 
-	running int // handlers of timers of this shard
-	back    int // leases that are given back, not yet written
+	running   int // handlers of timers of this shard
+	releasing int // leases whose release is not written yet
 
-	ends     []*run        // to be written
-	endsFrom time.Duration // when the first of them was queued
-	writing  bool          // a goroutine writes ends
-	gathered chan struct{} // holds one token: outcomes need not wait for more
+	unwritten      []*run        // with outcomes to be written
+	unwrittenSince time.Duration // when the first of them was queued
+	writing        bool          // a goroutine writes them
+	writeNow       chan struct{} // holds one token: outcomes need not wait for more
 
-	extends   []*run // leases to be extended
-	extending bool   // a goroutine extends them
+	extensions []*run // with leases to be extended
+	extending  bool   // a goroutine extends them
 }
 
 // horizon is the time when a shard next has something to do, as far as replies and events have
@@ -93,7 +93,7 @@ func (h *horizon) event(due store.Millis, at time.Duration) {
 // is one.
 func (w *Worker) dueLocked(s *shard) (at time.Duration, ok bool) {
 	switch {
-	case s.claiming || s.back > 0: // their replies bring a new horizon
+	case s.claiming || s.releasing > 0: // their replies bring a new horizon
 		return 0, false
 	case s.unsure != nil || s.helpUntil > w.now():
 	case s.preferred && s.horizon.clock.known && s.horizon.next != 0:

@@ -108,7 +108,7 @@ func (t *Timers) NewWorker(h Handler, o WorkerOptions) (*Worker, error) {
 	w.log = w.log.With("worker", w.name)
 	w.health.log = w.log
 	for i := range w.shards {
-		w.shards[i] = shard{number: i, patience: w.timeout, gathered: make(chan struct{}, 1)}
+		w.shards[i] = shard{number: i, patience: w.timeout, writeNow: make(chan struct{}, 1)}
 	}
 	return w, nil
 }
@@ -117,7 +117,7 @@ func (t *Timers) NewWorker(h Handler, o WorkerOptions) (*Worker, error) {
 func (w *Worker) Name() string { return w.name }
 
 // Run claims and runs timers until ctx ends. Then it stops claiming, tells the other workers,
-// gives back timers that it has claimed and not begun, and waits up to WorkerOptions.Grace for
+// releases the timers that it has claimed and not begun, and waits up to WorkerOptions.Grace for
 // running handlers, for OnDead, and for claims that the engine did not answer, which it repeats
 // unless the store is closed. After that it ends the handlers' ctx, with [ErrStopped] as the
 // cause, and waits a second for them and OnDead to return, and for their outcomes to be written. A

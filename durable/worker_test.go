@@ -529,15 +529,15 @@ func TestErrorsWithoutEnd(t *testing.T) {
 	deeper = funcError{text, func() error { return fmt.Errorf("deeper: %w", deeper) }}
 	tree = treeError{func() []error { return []error{tree, nil, tree} }}
 	for name, err := range map[string]error{"self": self, "deeper": deeper, "tree": tree} {
-		judged := make(chan judgement, 1)
-		go func() { judge(err, func(j judgement) { judged <- j }) }()
+		results := make(chan handlerResult, 1)
+		go func() { classify(err, func(res handlerResult) { results <- res }) }()
 		select {
-		case j := <-judged:
-			require.True(t, j.failed, name)
-			require.Equal(t, verdictRetry, j.verdict.kind, name)
-			require.Equal(t, err.Error(), j.text, name)
+		case res := <-results:
+			require.True(t, res.failed, name)
+			require.Equal(t, verdictRetry, res.verdict.kind, name)
+			require.Equal(t, err.Error(), res.text, name)
 		case <-time.After(time.Minute):
-			t.Fatalf("%s: judge does not return", name)
+			t.Fatalf("%s: classify does not return", name)
 		}
 	}
 }
@@ -558,9 +558,9 @@ func TestVerdictsAreFoundInWrappedErrors(t *testing.T) {
 		if name == "first" {
 			err = &verdict{kind: verdictSnooze, after: time.Second, err: err}
 		}
-		judge(err, func(j judgement) {
-			j.verdict.err = nil
-			require.Equal(t, want, j.verdict, name)
+		classify(err, func(res handlerResult) {
+			res.verdict.err = nil
+			require.Equal(t, want, res.verdict, name)
 		})
 	}
 }

@@ -8,59 +8,59 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// gatherFor is the longest time that an outcome waits for others of its shard: it waits while
-// other handlers run there whose outcomes can be written with it.
-const gatherFor = 5 * time.Millisecond
+// linger is the longest time that an outcome waits for others of its shard: it waits while other
+// handlers run there whose outcomes can be written with it.
+const linger = 5 * time.Millisecond
 
-// endLocked queues a run's outcome for writing.
-func (w *Worker) endLocked(r *run) {
+// queueOutcomeLocked queues a run's outcome for writing.
+func (w *Worker) queueOutcomeLocked(r *run) {
 	s := r.shard
 	r.ending = true
-	if r.end.Kind != store.DeadLetter || w.options.OnDead == nil {
+	if r.outcome.Kind != store.DeadLetter || w.options.OnDead == nil {
 		r.lease.Body = nil
 	}
-	if len(s.ends) == 0 {
-		s.endsFrom = w.now()
+	if len(s.unwritten) == 0 {
+		s.unwrittenSince = w.now()
 	}
-	s.ends = append(s.ends, r)
+	s.unwritten = append(s.unwritten, r)
 	if !s.writing {
 		s.writing = true
-		w.group.Go(func() { w.writeEnds(s) })
-	} else if s.enoughEnds() || w.closing {
+		w.group.Go(func() { w.writeOutcomes(s) })
+	} else if s.batchReady() || w.closing {
 		select {
-		case s.gathered <- struct{}{}:
+		case s.writeNow <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// enoughEnds reports whether to write the queued outcomes now: no more are expected soon, or no
+// batchReady reports whether to write the queued outcomes now: no more are expected soon, or no
 // more fit.
-func (s *shard) enoughEnds() bool { return s.running == 0 || len(s.ends) >= store.MaxItems }
+func (s *shard) batchReady() bool { return s.running == 0 || len(s.unwritten) >= store.MaxItems }
 
-// writeEnds writes a shard's outcomes until none is queued: one request at a time, so that
+// writeOutcomes writes a shard's outcomes until none is queued: one request at a time, so that
 // outcomes that are queued during a request are written together. It retries failed writes while
 // the lease holds, which is extended as before.
-func (w *Worker) writeEnds(s *shard) {
+func (w *Worker) writeOutcomes(s *shard) {
 	for failures := 0; ; {
-		runs := w.takeEnds(s)
+		runs := w.nextOutcomes(s)
 		if len(runs) == 0 {
 			return
 		}
-		ends := make([]store.Outcome, len(runs))
+		outcomes := make([]store.Outcome, len(runs))
 		for i, r := range runs {
-			ends[i] = r.end
+			outcomes[i] = r.outcome
 		}
 		sent := w.now()
 		ctx, cancel := w.call()
-		results, h, err := w.store.End(ctx, s.number, ends)
+		results, h, err := w.store.End(ctx, s.number, outcomes)
 		cancel()
 		arrived := w.now()
 		if w.answered("end", s.number, err) {
 			failures = 0
 			var unknown []*run
 			for i, r := range runs {
-				if results[i] == store.EndLost && r.unsure && r.end.Kind == store.DeadLetter {
+				if results[i] == store.EndLost && r.unsure && r.outcome.Kind == store.DeadLetter {
 					if results[i], r.unsure = w.isDead(r); r.unsure {
 						unknown = append(unknown, r)
 					}
@@ -69,7 +69,7 @@ func (w *Worker) writeEnds(s *shard) {
 			w.mu.Lock()
 			for i, r := range runs {
 				if !slices.Contains(unknown, r) {
-					w.endedLocked(r, results[i])
+					w.writtenLocked(r, results[i])
 				}
 			}
 			s.horizon.reply(h, sent, arrived)
@@ -83,19 +83,19 @@ func (w *Worker) writeEnds(s *shard) {
 			runs, err = unknown, ErrUnsure
 		}
 		failures++
-		w.unwritten(s, runs, err)
+		w.writeFailed(s, runs, err)
 		if !w.sleep(min(pause(failures), w.options.Lease/16)) {
 			return
 		}
 	}
 }
 
-// takeEnds waits until the outcomes of a shard need not wait for more, and removes those of the
+// nextOutcomes waits until the outcomes of a shard need not wait for more, and removes those of the
 // next request from the queue. If it returns none, the calling goroutine must end.
-func (w *Worker) takeEnds(s *shard) []*run {
+func (w *Worker) nextOutcomes(s *shard) []*run {
 	w.mu.Lock()
-	for len(s.ends) > 0 && !s.enoughEnds() && !w.closing {
-		wait := s.endsFrom + gatherFor - w.now()
+	for len(s.unwritten) > 0 && !s.batchReady() && !w.closing {
+		wait := s.unwrittenSince + linger - w.now()
 		if wait <= 0 {
 			break
 		}
@@ -103,24 +103,24 @@ func (w *Worker) takeEnds(s *shard) []*run {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-s.gathered:
+		case <-s.writeNow:
 		}
 		timer.Stop()
 		w.mu.Lock()
 	}
 	defer w.mu.Unlock()
-	n := min(len(s.ends), store.MaxItems)
-	runs := slices.Clone(s.ends[:n])
-	s.ends = slices.Delete(s.ends, 0, n)
-	s.endsFrom = w.now()
+	n := min(len(s.unwritten), store.MaxItems)
+	runs := slices.Clone(s.unwritten[:n])
+	s.unwritten = slices.Delete(s.unwritten, 0, n)
+	s.unwrittenSince = w.now()
 	s.writing = n > 0
 	return runs
 }
 
-// endedLocked applies the result of writing an outcome.
-func (w *Worker) endedLocked(r *run, result store.EndResult) {
-	w.overLocked(r)
-	kind := r.end.Kind
+// writtenLocked applies the result of writing an outcome.
+func (w *Worker) writtenLocked(r *run, result store.EndResult) {
+	w.finishLocked(r)
+	kind := r.outcome.Kind
 	switch {
 	case result == store.EndLost && !r.unsure: // an unsure outcome was written before
 		if !r.expired && !r.cancelled {
@@ -168,14 +168,14 @@ func (w *Worker) isDead(r *run) (result store.EndResult, unsure bool) {
 	ctx, cancel := w.call()
 	defer cancel()
 	timer, err := w.store.Get(ctx, r.shard.number, r.lease.Key)
-	gone := errors.Is(err, ErrNotFound)
-	if gone {
+	removed := errors.Is(err, ErrNotFound)
+	if removed {
 		err = nil
 	}
 	switch {
 	case !w.answered("get", r.shard.number, err):
 		return 0, true
-	case gone || timer.ID != r.lease.ID:
+	case removed || timer.ID != r.lease.ID:
 		return store.EndReplaced, false
 	case timer.State == store.Dead:
 		return store.Ended, false
@@ -183,9 +183,9 @@ func (w *Worker) isDead(r *run) (result store.EndResult, unsure bool) {
 	return store.EndLost, false
 }
 
-// unwritten queues outcomes whose write failed for another try. It drops those whose lease has
+// writeFailed queues outcomes whose write failed for another try. It drops those whose lease has
 // expired, because another worker may hold the timer, and all of them if the store is closed.
-func (w *Worker) unwritten(s *shard, runs []*run, err error) {
+func (w *Worker) writeFailed(s *shard, runs []*run, err error) {
 	unsure, closed := errors.Is(err, ErrUnsure), w.closed.Load()
 	w.mu.Lock()
 	now := w.now()
@@ -197,9 +197,9 @@ func (w *Worker) unwritten(s *shard, runs []*run, err error) {
 			continue
 		}
 		w.stats.Unwritten++
-		w.overLocked(r)
+		w.finishLocked(r)
 	}
-	s.ends = append(again, s.ends...)
+	s.unwritten = append(again, s.unwritten...)
 	w.planLocked(s)
 	w.dispatchLocked()
 	w.checkIdleLocked()
