@@ -23,7 +23,7 @@ func (w *Worker) claimLocked(s *shard, n int) {
 	if c == nil {
 		c = &store.Claim{
 			Worker: w.name, Token: store.NewToken(w.name), Max: n, MaxBytes: store.MaxClaim,
-			Plans: w.planRoomLocked(), Lease: w.options.Lease, MaxAttempts: w.options.MaxAttempts, FirstLane: s.firstLane,
+			Plans: w.planCapacityLocked(), Lease: w.options.Lease, MaxAttempts: w.options.MaxAttempts, FirstLane: s.firstLane,
 		}
 	}
 	s.claiming, s.claimedAt = true, now
@@ -48,7 +48,7 @@ func (w *Worker) claimAgainLocked() {
 func (w *Worker) claim(s *shard, c *store.Claim, reserved int) {
 	for failures := 1; ; failures++ {
 		sent := w.now()
-		ctx, cancel := context.WithTimeout(w.calls, s.patience)
+		ctx, cancel := context.WithTimeout(w.calls, s.claimTimeout)
 		got, h, err := w.store.Claim(ctx, s.number, *c)
 		cancel()
 		w.answered("claim", s.number, err)
@@ -70,11 +70,11 @@ func (w *Worker) claimed(s *shard, c *store.Claim, reserved int, sent time.Durat
 	// So each claim without a reply doubles the timeout of the next one.
 	switch {
 	case ok:
-		s.unsure, s.patience = nil, 2*(arrived-sent)
+		s.unsure, s.claimTimeout = nil, 2*(arrived-sent)
 	case errors.Is(err, ErrUnsure):
-		s.unsure, s.patience = c, 2*s.patience
+		s.unsure, s.claimTimeout = c, 2*s.claimTimeout
 	}
-	s.patience = min(max(s.patience, w.timeout), w.longest)
+	s.claimTimeout = min(max(s.claimTimeout, w.callTimeout), w.maxClaimTimeout)
 	if w.closing && !w.stopped && s.unsure != nil && !w.closed.Load() {
 		return false
 	}
@@ -107,7 +107,7 @@ func (w *Worker) claimed(s *shard, c *store.Claim, reserved int, sent time.Durat
 		s.failures++
 		s.notBefore = arrived + pause(s.failures)
 	}
-	w.planLocked(s)
+	w.scheduleClaimLocked(s)
 	w.dispatchLocked()
 	w.checkIdleLocked()
 	return true
@@ -124,13 +124,13 @@ func (w *Worker) pauseLocked(s *shard, got store.Claimed, h store.Horizon, now t
 	}
 	s.helpIfOverdue(h, now)
 	if len(got.Leases) > 0 || got.DeadLettered > 0 || got.Repaired > 0 {
-		s.fruitless, s.notBefore = 0, 0
+		s.emptyClaims, s.notBefore = 0, 0
 		return
 	}
-	s.fruitless++
+	s.emptyClaims++
 	wait := time.Millisecond
 	if next != 0 && next <= h.Now {
-		wait = double(time.Millisecond, 100*time.Millisecond, s.fruitless)
+		wait = double(time.Millisecond, 100*time.Millisecond, s.emptyClaims)
 	}
 	s.notBefore = now + wait
 }

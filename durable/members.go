@@ -71,7 +71,7 @@ func (w *Worker) heartbeatLoop() {
 		w.mu.Lock()
 		for i := range w.shards {
 			w.shards[i].preferred = false
-			w.planLocked(&w.shards[i])
+			w.scheduleClaimLocked(&w.shards[i])
 		}
 		w.mu.Unlock()
 	}
@@ -106,7 +106,7 @@ func (w *Worker) setMembersLocked(names []string) {
 			s.horizon.next, s.horizon.earlier = 0, 0
 			w.pollSoon()
 		}
-		w.planLocked(s)
+		w.scheduleClaimLocked(s)
 	}
 	w.dispatchLocked()
 }
@@ -188,6 +188,6 @@ func (w *Worker) event(e store.Event) {
 	case store.Busy:
 		s.helpUntil = now + helpFor
 	}
-	w.planLocked(s)
+	w.scheduleClaimLocked(s)
 	w.dispatchLocked()
 }

@@ -73,7 +73,7 @@ func (w *Worker) writeOutcomes(s *shard) {
 				}
 			}
 			s.horizon.reply(h, sent, arrived)
-			w.planLocked(s)
+			w.scheduleClaimLocked(s)
 			w.dispatchLocked()
 			w.checkIdleLocked()
 			w.mu.Unlock()
@@ -200,7 +200,7 @@ func (w *Worker) writeFailed(s *shard, runs []*run, err error) {
 		w.finishLocked(r)
 	}
 	s.unwritten = append(again, s.unwritten...)
-	w.planLocked(s)
+	w.scheduleClaimLocked(s)
 	w.dispatchLocked()
 	w.checkIdleLocked()
 	w.mu.Unlock()

@@ -26,9 +26,9 @@ type planRun struct {
 	skips int
 }
 
-// planRoomLocked returns how many plans a claim may lease. Each claim in flight may get
+// planCapacityLocked returns how many plans a claim may lease. Each claim in flight may get
 // claimPlans.
-func (w *Worker) planRoomLocked() int {
+func (w *Worker) planCapacityLocked() int {
 	return max(min(claimPlans, maxPlans-w.plans-claimPlans*len(w.claims)), 0)
 }
 
@@ -41,8 +41,8 @@ func (w *Worker) beginPlansLocked(s *shard, leases []store.Lease, now store.Mill
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.plans -= len(leases)
-		s.notBefore, s.fruitless = 0, 0 // claims may have left plans that are due
-		w.planLocked(s)
+		s.notBefore, s.emptyClaims = 0, 0 // claims may have left plans that are due
+		w.scheduleClaimLocked(s)
 		w.dispatchLocked()
 		w.checkIdleLocked()
 	})
@@ -172,7 +172,7 @@ func (w *Worker) cancelPrevious(s *shard, keys []string) error {
 func (w *Worker) reserve(n int) store.SwapClaim {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n = min(n, w.roomLocked())
+	n = min(n, w.capacityLocked())
 	if n <= 0 || w.closing {
 		return store.SwapClaim{}
 	}
@@ -194,7 +194,7 @@ func (w *Worker) beginTaken(s *shard, take store.SwapClaim, leases []store.Lease
 }
 
 func (w *Worker) swapOnce(s *shard, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, error) {
-	ctx, cancel := context.WithTimeout(w.calls, w.timeout)
+	ctx, cancel := context.WithTimeout(w.calls, w.callTimeout)
 	defer cancel()
 	sent := w.now()
 	results, leases, h, err := w.store.SwapPlans(ctx, s.number, swaps, take)
@@ -205,7 +205,7 @@ func (w *Worker) swapOnce(s *shard, swaps []store.PlanSwap, take store.SwapClaim
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.horizon.reply(h, sent, arrived)
-	w.planLocked(s)
+	w.scheduleClaimLocked(s)
 	return results, leases, err
 }
 

@@ -32,21 +32,21 @@ func (w *Worker) pollLoop() {
 		case <-w.calls.Done():
 			return
 		}
-		if w.look() && !w.sleep(pollPause) {
+		if w.poll() && !w.sleep(pollPause) {
 			return
 		}
 	}
 }
 
-// look polls the horizons of the preferred shards, in one call. It reports whether there are any.
+// poll reads the horizons of the preferred shards, in one call. It reports whether there are any.
 //
 // Shards can be on different servers. Each shard that could not be read is then polled by a
 // goroutine of its own until it answers, so that the next poll of the others need not wait for it.
-func (w *Worker) look() bool {
+func (w *Worker) poll() bool {
 	w.mu.Lock()
 	var numbers []int
 	for i := range w.shards {
-		if s := &w.shards[i]; s.preferred && !s.apart {
+		if s := &w.shards[i]; s.preferred && !s.unresponsive {
 			numbers = append(numbers, i)
 		}
 	}
@@ -56,24 +56,24 @@ func (w *Worker) look() bool {
 	}
 	missing, err := w.pollShards(numbers)
 	if len(missing) == len(numbers) {
-		w.answered("look", -1, err)
+		w.answered("poll", -1, err)
 		return true // the next poll is at most a second away
 	}
-	w.answered("look", -1, nil)
+	w.answered("poll", -1, nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, number := range missing {
 		s := &w.shards[number]
-		s.apart = true
-		w.group.Go(func() { w.pollApart(s, err) })
+		s.unresponsive = true
+		w.group.Go(func() { w.pollUnresponsive(s, err) })
 	}
 	return true
 }
 
-// pollApart polls the horizon of one shard, which failed with err, until it answers.
-func (w *Worker) pollApart(s *shard, err error) {
+// pollUnresponsive polls the horizon of one shard, which failed with err, until it answers.
+func (w *Worker) pollUnresponsive(s *shard, err error) {
 	for failures := 1; ; failures++ {
-		w.answered("look", s.number, err)
+		w.answered("poll", s.number, err)
 		if !w.sleep(pause(failures)) {
 			return
 		}
@@ -82,10 +82,10 @@ func (w *Worker) pollApart(s *shard, err error) {
 			break
 		}
 	}
-	w.answered("look", s.number, nil)
+	w.answered("poll", s.number, nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.apart = false
+	s.unresponsive = false
 }
 
 // pollShards reads the horizons of shards in one call, and acts on them. It returns the shards that
@@ -106,7 +106,7 @@ func (w *Worker) pollShards(numbers []int) (missing []int, err error) {
 		s := &w.shards[number]
 		s.horizon.reply(horizons[i], sent, arrived)
 		s.helpIfOverdue(horizons[i], arrived)
-		w.planLocked(s)
+		w.scheduleClaimLocked(s)
 	}
 	w.dispatchLocked()
 	return missing, err
@@ -157,7 +157,7 @@ func (w *Worker) helpLoop() {
 func (w *Worker) others(turn int64, begins bool) (numbers []int, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closing || w.roomLocked() <= 0 {
+	if w.closing || w.capacityLocked() <= 0 {
 		return nil, false
 	}
 	now, n := w.now(), len(w.members)
@@ -166,7 +166,7 @@ func (w *Worker) others(turn int64, begins bool) (numbers []int, ok bool) {
 	}
 	for i := range w.shards {
 		s := &w.shards[i]
-		if s.preferred || s.apart {
+		if s.preferred || s.unresponsive {
 			continue
 		}
 		// All members but the preferred one, in order of their names.

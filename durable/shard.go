@@ -13,22 +13,22 @@ type shard struct {
 	first     int           // the preferred worker's index in Worker.members, if that is not nil
 	helpUntil time.Duration // another worker has no free slots, or does not claim: claim until then
 
-	apart      bool          // could not be polled with the others: a goroutine of its own polls it
-	watchUntil time.Duration // polled until then, although another worker is preferred
+	unresponsive bool          // could not be polled with the others: its own goroutine polls it
+	watchUntil   time.Duration // polled until then, although another worker is preferred
 
 	horizon horizon
 
-	queued    bool          // in Worker.ready
-	claiming  bool          // a claim is in flight; the shard is in Worker.claims
-	claimedAt time.Duration // when it was begun
-	notBefore time.Duration // no claim before: the engine failed, or had nothing due
-	failures  int           // of claims, in a row
-	fruitless int           // consecutive claims that got nothing
-	firstSent time.Duration // when the last claim was first sent
-	unsure    *store.Claim  // that claim, if its reply was lost: repeated, it gets the same leases
-	patience  time.Duration // timeout of the next claim; only the goroutine of a claim accesses it
-	firstLane int           // of the next claim
-	mute      time.Duration // no announcement of missing capacity before
+	queued        bool          // in Worker.ready
+	claiming      bool          // a claim is in flight; the shard is in Worker.claims
+	claimedAt     time.Duration // when it was begun
+	notBefore     time.Duration // no claim before: the engine failed, or had nothing due
+	failures      int           // of claims, in a row
+	emptyClaims   int           // that got nothing, in a row
+	firstSent     time.Duration // when the last claim was first sent
+	unsure        *store.Claim  // that claim, if its reply was lost: repeated, it gets the same leases
+	claimTimeout  time.Duration // of the next claim; only the goroutine of a claim accesses it
+	firstLane     int           // of the next claim
+	announceAfter time.Duration // no announcement of missing capacity before
 
 	running   int // handlers of timers of this shard
 	releasing int // leases whose release is not written yet
@@ -45,10 +45,10 @@ type shard struct {
 // horizon is the time when a shard next has something to do, as far as replies and events have
 // told.
 type horizon struct {
-	clock engineClock
-	next  store.Millis  // by the engine's clock; 0: nothing
-	now   store.Millis  // the engine's time in the reply that next is from
-	heard time.Duration // when that reply arrived
+	clock   engineClock
+	next    store.Millis  // by the engine's clock; 0: nothing
+	now     store.Millis  // the engine's time in the reply that next is from
+	arrived time.Duration // when that reply arrived
 
 	// An event has announced an earlier due time. Replies to requests that were sent before it
 	// arrived may not include it.
@@ -66,7 +66,7 @@ type horizon struct {
 // may have fallen back.
 func (h *horizon) reply(r store.Horizon, sent, arrived time.Duration) {
 	next := earlier(r.NextDue, r.NextLeaseEnd)
-	if h.clock.known && sent < h.heard {
+	if h.clock.known && sent < h.arrived {
 		if r.Now < h.now {
 			return
 		}
@@ -80,7 +80,7 @@ func (h *horizon) reply(r store.Horizon, sent, arrived time.Duration) {
 		h.earlier = 0
 	}
 	h.clock.observe(sent, arrived, r.Now)
-	h.next, h.now, h.heard = next, r.Now, arrived
+	h.next, h.now, h.arrived = next, r.Now, arrived
 }
 
 // event applies an announcement of an earlier due time.
@@ -104,35 +104,35 @@ func (w *Worker) dueLocked(s *shard) (at time.Duration, ok bool) {
 	return max(at, s.notBefore), true
 }
 
-// planLocked queues a shard in ready if its time has come, and otherwise sets the agenda. It is
-// called after each change of a field that dueLocked reads.
-func (w *Worker) planLocked(s *shard) {
+// scheduleClaimLocked queues a shard in ready if its time has come, and otherwise sets its timer. It
+// is called after each change of a field that dueLocked reads.
+func (w *Worker) scheduleClaimLocked(s *shard) {
 	if s.queued || w.stopped {
 		return
 	}
 	at, ok := w.dueLocked(s)
 	wait := at - w.now()
 	if ok && wait > 0 {
-		_ = w.agenda.Set(s.number, struct{}{}, wait) // only refused after the worker has stopped
+		_ = w.shardTimers.Set(s.number, struct{}{}, wait) // only refused after the worker has stopped
 		return
 	}
-	w.agenda.Remove(s.number)
+	w.shardTimers.Remove(s.number)
 	if ok {
 		s.queued = true
 		w.ready = append(w.ready, s)
 	}
 }
 
-// shardDue is called by the agenda.
+// shardDue is called by the wheel when the timer of a shard is due.
 func (w *Worker) shardDue(number int, _ struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.planLocked(&w.shards[number])
+	w.scheduleClaimLocked(&w.shards[number])
 	w.dispatchLocked()
 }
 
-// roomLocked returns how many timers can be claimed.
-func (w *Worker) roomLocked() int {
+// capacityLocked returns how many timers can be claimed.
+func (w *Worker) capacityLocked() int {
 	c := w.options.Concurrency
 	return min(c-w.running, 2*c-w.held) - w.reserved
 }
@@ -147,8 +147,8 @@ const (
 	claimWait    = 2 * time.Millisecond
 )
 
-// crowdedLocked reports whether a new claim must wait, and if so sets the agenda to check again.
-func (w *Worker) crowdedLocked() bool {
+// throttledLocked reports whether a new claim must wait, and if so sets a timer to check again.
+func (w *Worker) throttledLocked() bool {
 	if len(w.claims) < claimsAtOnce {
 		return false
 	}
@@ -157,7 +157,7 @@ func (w *Worker) crowdedLocked() bool {
 	if wait <= 0 {
 		return false
 	}
-	_ = w.agenda.Set(w.ready[0].number, struct{}{}, wait) // only refused after the worker has stopped
+	_ = w.shardTimers.Set(w.ready[0].number, struct{}{}, wait) // only refused after the worker has stopped
 	return true
 }
 
@@ -175,19 +175,19 @@ func (w *Worker) dispatchLocked() {
 		return
 	}
 	for len(w.ready) > 0 {
-		room := w.roomLocked()
-		if room <= 0 || w.crowdedLocked() {
+		capacity := w.capacityLocked()
+		if capacity <= 0 || w.throttledLocked() {
 			break
 		}
 		s := w.ready[0]
 		w.ready = append(w.ready[:0], w.ready[1:]...)
 		s.queued = false
 		if at, ok := w.dueLocked(s); !ok || at > w.now() { // its time has changed
-			w.planLocked(s)
+			w.scheduleClaimLocked(s)
 			continue
 		}
 		parts := len(w.ready) + 2
-		w.claimLocked(s, min((room+parts-1)/parts, store.MaxItems))
+		w.claimLocked(s, min((capacity+parts-1)/parts, store.MaxItems))
 	}
 	if len(w.ready) > 0 && w.reserved == 0 {
 		w.announceLocked()
@@ -206,8 +206,8 @@ func (w *Worker) announceLocked() {
 	now := w.now()
 	var numbers []int
 	for _, s := range w.ready {
-		if s.preferred && s.mute <= now {
-			s.mute = now + announceEvery
+		if s.preferred && s.announceAfter <= now {
+			s.announceAfter = now + announceEvery
 			numbers = append(numbers, s.number)
 		}
 	}

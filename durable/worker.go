@@ -26,37 +26,37 @@ import (
 // returns — changes the state under the lock, and dispatchLocked begins the claims for which there
 // is a cause and a free slot.
 //
-//	heartbeats ──▶ members ──▶ preferred shards ──▶ looks ─┐
-//	                                     events ──────┤ horizons
-//	        agenda (wheel) ◀── planLocked ◀───────────┤
-//	             │ due                                │
-//	             ▼                                    │
-//	           ready ──▶ claims ──▶ runs ──▶ ends ────┘
+//	heartbeats ──▶ members ──▶ preferred shards ──▶ polls ─┐
+//	                                               events ─┤ horizons
+//	    shardTimers (wheel) ◀── scheduleClaimLocked ◀──────┤
+//	             │ due                                     │
+//	             ▼                                         │
+//	           ready ──▶ claims ──▶ runs ──▶ outcomes ─────┘
 //	                                 │ leases (wheel): extend at half
 type Worker struct {
-	store   store.Store
-	handler Handler
-	options WorkerOptions
-	timeout time.Duration // of calls
-	longest time.Duration // of claims, if the engine is slow
-	name    string
-	log     *slog.Logger
-	health  health
+	store           store.Store
+	handler         Handler
+	options         WorkerOptions
+	callTimeout     time.Duration
+	maxClaimTimeout time.Duration // of claims, if the engine is slow
+	name            string
+	log             *slog.Logger
+	health          health
 
 	started atomic.Bool
 	closed  atomic.Bool // the engine has returned ErrClosed
 	born    time.Time   // own times are durations since then
 
 	// Set by Run before its goroutines begin.
-	values  context.Context // parent of the handlers' contexts
-	calls   context.Context // for calls to the engine; ends when the worker has stopped
-	agenda  *keyed.Table[int, struct{}]
-	leases  *keyed.Table[store.Holder, *run]
-	leaving context.Context // ends when Run's ctx does, or the store is closed
-	leave   context.CancelFunc
-	left    chan struct{} // closed after the last heartbeat, which withdraws this worker
-	pollNow chan struct{} // holds one token: a poll is wanted before its time
-	group   sync.WaitGroup
+	values      context.Context                  // parent of the handlers' contexts
+	calls       context.Context                  // for calls to the engine; ends when the worker has stopped
+	shardTimers *keyed.Table[int, struct{}]      // when each shard is next due
+	leases      *keyed.Table[store.Holder, *run] // when each lease must be extended
+	leaving     context.Context                  // ends when Run's ctx does, or the store is closed
+	leave       context.CancelFunc
+	left        chan struct{} // closed after the last heartbeat, which withdraws this worker
+	pollNow     chan struct{} // holds one token: a poll is wanted before its time
+	group       sync.WaitGroup
 
 	mu         sync.Mutex
 	shards     []shard       // guarded by mu
@@ -95,20 +95,20 @@ func (t *Timers) NewWorker(h Handler, o WorkerOptions) (*Worker, error) {
 	id := store.NewID()
 	w := &Worker{
 		store: t.store, handler: h, options: o,
-		timeout: min(t.options.CallTimeout, o.Lease/4),
-		longest: t.options.CallTimeout,
-		name:    o.Name + "-" + hex.EncodeToString(id[:4]),
-		log:     t.options.Logger,
-		born:    time.Now(),
-		left:    make(chan struct{}),
-		pollNow: make(chan struct{}, 1),
-		shards:  make([]shard, t.store.Shards()),
-		idle:    make(chan struct{}),
+		callTimeout:     min(t.options.CallTimeout, o.Lease/4),
+		maxClaimTimeout: t.options.CallTimeout,
+		name:            o.Name + "-" + hex.EncodeToString(id[:4]),
+		log:             t.options.Logger,
+		born:            time.Now(),
+		left:            make(chan struct{}),
+		pollNow:         make(chan struct{}, 1),
+		shards:          make([]shard, t.store.Shards()),
+		idle:            make(chan struct{}),
 	}
 	w.log = w.log.With("worker", w.name)
 	w.health.log = w.log
 	for i := range w.shards {
-		w.shards[i] = shard{number: i, patience: w.timeout, writeNow: make(chan struct{}, 1)}
+		w.shards[i] = shard{number: i, claimTimeout: w.callTimeout, writeNow: make(chan struct{}, 1)}
 	}
 	return w, nil
 }
@@ -143,7 +143,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.calls, endCalls = context.WithCancel(w.values)
 	defer endCalls()
 
-	agenda, err := keyed.New(w.shardDue, timingwheel.Options{Workers: 1, Shards: 1})
+	shardTimers, err := keyed.New(w.shardDue, timingwheel.Options{Workers: 1, Shards: 1})
 	if err != nil {
 		return err // no option is out of range
 	}
@@ -152,7 +152,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	w.mu.Lock() // for Stats, which may be called at any time
-	w.agenda, w.leases = agenda, leases
+	w.shardTimers, w.leases = shardTimers, leases
 	w.mu.Unlock()
 	w.group.Go(w.heartbeatLoop)
 	w.group.Go(w.pollLoop)
@@ -163,7 +163,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	left := w.drain()
 	endCalls()
 	forever := context.Background() // neither waits longer than its running callbacks
-	_, _ = agenda.Shutdown(forever, timingwheel.Discard)
+	_, _ = shardTimers.Shutdown(forever, timingwheel.Discard)
 	_, _ = leases.Shutdown(forever, timingwheel.Discard)
 	w.group.Wait()
 	if w.closed.Load() {
@@ -177,7 +177,7 @@ func (w *Worker) now() time.Duration { return time.Since(w.born) }
 
 // call returns a context for a call to the engine.
 func (w *Worker) call() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(w.calls, w.timeout)
+	return context.WithTimeout(w.calls, w.callTimeout)
 }
 
 // answered records the result of a call, and reports whether the requested change was made.

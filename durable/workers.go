@@ -60,8 +60,8 @@ func (t *Timers) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	return infos, nil
 }
 
-// namesPatience bounds the wait for the names of workers.
-const namesPatience = time.Second
+// namesTimeout bounds the wait for the names of workers.
+const namesTimeout = time.Second
 
 // workerNames resolves the names of workers that run timers, with one call to the engine if any
 // timer is leased.
@@ -77,7 +77,7 @@ func (n *workerNames) of(ctx context.Context, r store.Record) string {
 	}
 	if n.byHash == nil {
 		n.byHash = map[uint64]string{}
-		ctx, cancel := context.WithTimeout(ctx, namesPatience)
+		ctx, cancel := context.WithTimeout(ctx, namesTimeout)
 		defer cancel()
 		workers, _ := n.timers.store.Workers(ctx) // on an error no name is known
 		for _, w := range workers {
