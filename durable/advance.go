@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// punctual is how late a planned time may be without counting as missed, if the next one has
+	// missedAfter is how late a planned time may be without counting as missed, if the next one has
 	// not passed: a worker that dies with a plan blocks it for other workers until the lease
 	// expires.
-	punctual = store.Millis(time.Minute / time.Millisecond)
+	missedAfter = store.Millis(time.Minute / time.Millisecond)
 	// recheck is how long a plan waits for the end of an occurrence before it checks whether that
 	// exists. The end wakes the plan, so this matters only if an engine has lost writes.
 	recheck = store.Millis(time.Minute / time.Millisecond)
-	// maxOwed bounds how many missed times MissedAll runs.
-	maxOwed = 1000
+	// maxBacklog bounds how many missed times MissedAll runs.
+	maxBacklog = 1000
 	// maxEntryBytes bounds the bodies of the entries of one swap, if there is more than one.
 	maxEntryBytes = store.MaxClaim
 )
@@ -85,7 +85,7 @@ func (p *plan) wait(now store.Millis, h *store.History) (due store.Millis, wake 
 	if s.paused != 0 {
 		return due, store.WakeNever, 0
 	}
-	if next := p.next(max(s.cursor, min(now, s.owed))); next != 0 {
+	if next := p.next(max(s.cursor, min(now, s.backlogEnd))); next != 0 {
 		due = next
 	}
 	switch {
@@ -98,7 +98,7 @@ func (p *plan) wait(now store.Millis, h *store.History) (due store.Millis, wake 
 }
 
 // waits reports whether a planned time waits for the end of an occurrence.
-func (p *plan) waits() bool { return p.state.buffered != 0 || p.state.owed > p.state.cursor }
+func (p *plan) waits() bool { return p.state.buffered != 0 || p.state.backlogEnd > p.state.cursor }
 
 // next returns the first planned time after a time; 0 if there is none, or Limit is reached.
 func (p *plan) next(after store.Millis) store.Millis {
@@ -149,26 +149,26 @@ func (a *advance) buffered() error {
 func (a *advance) passed() error {
 	s := &a.state
 	if a.left() == 0 {
-		s.owed = 0
+		s.backlogEnd = 0
 		return nil
 	}
-	n, times := a.series.passed(s.cursor, a.now, maxOwed)
+	n, times := a.series.passed(s.cursor, a.now, maxBacklog)
 	if n == 0 {
 		return nil
 	}
-	if s.owed > s.cursor { // a backlog is in progress: times that passed since then join it
+	if s.backlogEnd > s.cursor { // a backlog is in progress: times that passed since then join it
 		return a.backlog(n, times, 0)
 	}
 	last := times[len(times)-1]
 	late := a.now - last
-	missed := n > 1 || late > punctual
+	missed := n > 1 || late > missedAfter
 	catchUp := store.MillisOf(a.CatchUp)
 	if missed && a.Missed == MissedAll {
 		return a.backlog(n, times, a.now-catchUp)
 	}
 	a.skip(&s.counts.SkippedMissed, n-1)
 	s.cursor = last
-	if late > punctual && (a.Missed == MissedNone || late > catchUp) {
+	if late > missedAfter && (a.Missed == MissedNone || late > catchUp) {
 		a.skip(&s.counts.SkippedMissed, 1)
 		return nil
 	}
@@ -176,7 +176,7 @@ func (a *advance) passed() error {
 }
 
 // backlog runs missed times: n have passed, and times are the last of them. Those before oldest
-// are skipped. Times that must wait for the end of another occurrence stay owed.
+// are skipped. Times that must wait for the end of another occurrence stay in it.
 func (a *advance) backlog(n int, times []store.Millis, oldest store.Millis) error {
 	s := &a.state
 	for len(times) > 0 && times[0] < oldest {
@@ -187,10 +187,10 @@ func (a *advance) backlog(n int, times []store.Millis, oldest store.Millis) erro
 	if len(times) == 0 {
 		return nil
 	}
-	if n > maxOwed {
+	if n > maxBacklog {
 		s.cursor = times[0] - 1
 	}
-	s.owed = times[len(times)-1]
+	s.backlogEnd = times[len(times)-1]
 	for _, at := range times {
 		if a.left() == 0 {
 			break
@@ -207,7 +207,7 @@ func (a *advance) backlog(n int, times []store.Millis, oldest store.Millis) erro
 		s.cursor = at
 		a.create(at)
 	}
-	s.owed = 0
+	s.backlogEnd = 0
 	return nil
 }
 

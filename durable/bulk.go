@@ -160,9 +160,9 @@ func (s *bulkState) query() store.Query {
 	return store.Query{State: s.State, After: s.Next, Limit: store.MaxItems, Filter: s.Filter}
 }
 
-// means reports whether the action applies to a timer that matches: not if it has changed the
+// appliesTo reports whether the action applies to a timer that matches: not if it has changed the
 // timer, nor if a dead letter died after the action began.
-func (s *bulkState) means(r *store.Record) bool {
+func (s *bulkState) appliesTo(r *store.Record) bool {
 	switch s.Action {
 	case BulkReset:
 		return r.Due != s.Due
@@ -195,7 +195,7 @@ func (t *Timers) bulkPage(ctx context.Context, s *bulkState) (missed []string, e
 	}
 	var keys []string
 	for i := range page.Records {
-		if r := &page.Records[i]; s.means(r) {
+		if r := &page.Records[i]; s.appliesTo(r) {
 			keys = append(keys, r.Key)
 		}
 	}

@@ -76,10 +76,10 @@ func first[R any](results []R, err error) (r R, _ error) {
 // in the order of the keys; a key whose shard failed has the result 0, and the error tells why.
 func (t *Timers) Requeue(ctx context.Context, keys ...string) ([]RequeueResult, error) {
 	all := make([]RequeueResult, len(keys))
-	err := t.eachShard(ctx, keys, func(ctx context.Context, shard int, keys []string, places []int) error {
+	err := t.eachShard(ctx, keys, func(ctx context.Context, shard int, keys []string, indexes []int) error {
 		results, _, err := t.store.Requeue(ctx, shard, keys)
 		for i, r := range results {
-			all[places[i]] = r
+			all[indexes[i]] = r
 		}
 		return err
 	})
@@ -103,7 +103,7 @@ func (t *Timers) Purge(ctx context.Context, keys ...string) (int, error) {
 
 // eachShard calls do with the keys of each shard and their indexes in keys, at most MaxItems at
 // once: the shards concurrently, the calls for one shard one after the other. It joins the errors.
-func (t *Timers) eachShard(ctx context.Context, keys []string, do func(ctx context.Context, shard int, keys []string, places []int) error) error {
+func (t *Timers) eachShard(ctx context.Context, keys []string, do func(ctx context.Context, shard int, keys []string, indexes []int) error) error {
 	ctx, cancel, err := t.begin(ctx)
 	if err != nil {
 		return err
@@ -122,25 +122,25 @@ func (t *Timers) eachShard(ctx context.Context, keys []string, do func(ctx conte
 		mu     sync.Mutex
 		failed = failures{of: len(keys)} // guarded by mu
 	)
-	for shard, places := range byShard {
+	for shard, indexes := range byShard {
 		group.Go(func() {
-			for len(places) > 0 {
-				n := min(len(places), store.MaxItems)
+			for len(indexes) > 0 {
+				n := min(len(indexes), store.MaxItems)
 				part := make([]string, n)
-				for i, place := range places[:n] {
-					part[i] = keys[place]
+				for i, index := range indexes[:n] {
+					part[i] = keys[index]
 				}
-				err := t.schedules[shard].settled(ctx, part...)
+				err := t.schedules[shard].waitAbandoned(ctx, part...)
 				if err == nil {
-					err = do(ctx, shard, part, places[:n])
+					err = do(ctx, shard, part, indexes[:n])
 				}
 				if err != nil {
 					mu.Lock()
-					failed.add(len(places), err) // the rest of the shard is not tried
+					failed.add(len(indexes), err) // the rest of the shard is not tried
 					mu.Unlock()
 					return
 				}
-				places = places[n:]
+				indexes = indexes[n:]
 			}
 		})
 	}

@@ -62,7 +62,7 @@ func (w *Worker) claim(s *shard, c *store.Claim, reserved int) {
 // claim must be repeated at once.
 func (w *Worker) claimed(s *shard, c *store.Claim, reserved int, sent time.Duration, got store.Claimed, h store.Horizon, err error) bool {
 	arrived := w.now()
-	ok := made(err)
+	ok := applied(err)
 
 	w.mu.Lock()
 	defer w.mu.Unlock()

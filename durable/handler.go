@@ -53,7 +53,7 @@ type Fired struct {
 // has failed. After MaxAttempts the timer is a dead letter all the same.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
-		err = errors.New("durable: tried again on the handler's wish")
+		err = errors.New("durable: the handler asked for a retry")
 	}
 	return &verdict{kind: verdictRetry, after: max(d, 0), err: err}
 }

@@ -51,8 +51,8 @@ func (h *health) report(name string, shard int, err error) {
 	}
 }
 
-// made reports whether the change that a call asked for was made.
-func made(err error) bool { return err == nil || errors.Is(err, ErrUnconfirmed) }
+// applied reports whether the engine has applied the change of a call that returned err.
+func applied(err error) bool { return err == nil || errors.Is(err, ErrUnconfirmed) }
 
 // minPause and maxPause bound the pauses after engine failures.
 const (

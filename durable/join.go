@@ -78,7 +78,7 @@ func (j *joiner[I, R]) barrier() {
 // sendAll sends the queue, one request after the other, until it is empty.
 func (j *joiner[I, R]) sendAll() {
 	t := j.timers
-	for calls := j.take(); len(calls) > 0; calls = j.take() {
+	for calls := j.nextRequest(); len(calls) > 0; calls = j.nextRequest() {
 		if t.closed.Load() {
 			endCalls(calls, nil, ErrClosed)
 			continue
@@ -97,9 +97,9 @@ func (j *joiner[I, R]) sendAll() {
 	}
 }
 
-// take removes the calls of the next request from the queue. If it returns none, the sender must
-// end.
-func (j *joiner[I, R]) take() []*joined[I, R] {
+// nextRequest removes the calls of the next request from the queue. If it returns none, the sender
+// must end.
+func (j *joiner[I, R]) nextRequest() []*joined[I, R] {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.abandoned = nil // the previous request has ended
@@ -159,8 +159,8 @@ func (j *joiner[I, R]) wait(ctx context.Context, c *joined[I, R]) ([]R, error) {
 	return nil, fmt.Errorf("%w: %w", ErrUnsure, context.Cause(ctx))
 }
 
-// settled waits until no abandoned call with any of the keys is in flight.
-func (j *joiner[I, R]) settled(ctx context.Context, keys ...string) error {
+// waitAbandoned waits until no abandoned call with any of the keys is in flight.
+func (j *joiner[I, R]) waitAbandoned(ctx context.Context, keys ...string) error {
 	var done <-chan struct{}
 	j.mu.Lock()
 	for i := 0; i < len(keys) && len(j.abandoned) > 0 && done == nil; i++ {

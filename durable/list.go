@@ -78,7 +78,7 @@ const (
 
 // merged merges the records after a cursor that read returns for each shard, ordered by at. It
 // reads a shard only as far as needed to know which record is next. After each read it calls
-// looked with the position up to which all timers have been scanned.
+// scanned with the position up to which all timers have been scanned.
 func (t *Timers) merged(
 	ctx context.Context, after Cursor, read pageReader, at func(store.Record) store.Millis, scanned func(Cursor),
 ) iter.Seq2[store.Record, error] {
@@ -121,14 +121,14 @@ func (t *Timers) merged(
 				}
 				heap.Fix(&m, 0)
 				if scanned != nil {
-					scanned(m.place(m.pages[0]))
+					scanned(m.position(m.pages[0]))
 				}
 			}
 		}
 	}
 }
 
-// page is the position of a merge in one shard.
+// page is the progress of a merge in one shard.
 type page struct {
 	shard int
 	rest  []store.Record // read and not yet passed on
@@ -137,14 +137,14 @@ type page struct {
 	limit int            // of the next read
 }
 
-// merge is a heap of pages, ordered by place.
+// merge is a heap of pages, ordered by position.
 type merge struct {
 	pages []*page
 	at    func(store.Record) store.Millis
 }
 
-// place is the position of the next record of a page, or the position that it comes after.
-func (m *merge) place(p *page) Cursor {
+// position returns the position of the next record of a page, or one that the record comes after.
+func (m *merge) position(p *page) Cursor {
 	if len(p.rest) > 0 {
 		return Cursor{At: m.at(p.rest[0]), Key: p.rest[0].Key}
 	}
@@ -154,7 +154,7 @@ func (m *merge) place(p *page) Cursor {
 func (m *merge) Len() int      { return len(m.pages) }
 func (m *merge) Swap(i, j int) { m.pages[i], m.pages[j] = m.pages[j], m.pages[i] }
 func (m *merge) Less(i, j int) bool {
-	a, b := m.place(m.pages[i]), m.place(m.pages[j])
+	a, b := m.position(m.pages[i]), m.position(m.pages[j])
 	return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Key, b.Key)) < 0
 }
 func (m *merge) Push(any) { panic("durable: a merge does not grow") }

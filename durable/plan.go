@@ -19,10 +19,10 @@ type plan struct {
 	series series
 	state  planState
 
-	key     string   // of the plan in the store
-	version store.ID // of the plan in the store; zero: it is not stored
-	problem error    // why this process cannot advance it: an unknown zone
-	alien   error    // why this process cannot read it: another format; problem is then the same
+	key        string   // of the plan in the store
+	version    store.ID // of the plan in the store; zero: it is not stored
+	problem    error    // why this process cannot advance it: an unknown zone
+	unreadable error    // why this process cannot read it: another format, or damage; problem is then the same
 
 	removed  bool          // the plan is to be removed
 	requests []store.Entry // occurrences that users have requested, to be written with the plan
@@ -34,10 +34,10 @@ type planState struct {
 	created store.Millis
 
 	// All planned times up to cursor have an occurrence, are skipped, or are buffered.
-	cursor   store.Millis
-	previous store.Millis // the planned time of the latest planned occurrence; 0: none
-	buffered store.Millis // a planned time that waits for the end of previous; 0: none
-	owed     store.Millis // planned times after cursor, up to this one, run although they were missed
+	cursor     store.Millis
+	previous   store.Millis // the planned time of the latest planned occurrence; 0: none
+	buffered   store.Millis // a planned time that waits for the end of previous; 0: none
+	backlogEnd store.Millis // planned times after cursor, up to this one, were missed and still run
 
 	paused     store.Millis // since when; 0: it is not
 	pauseNote  string
@@ -141,7 +141,7 @@ const planFormat = 1
 const (
 	hasPrevious = 1 << iota
 	hasBuffered
-	hasOwed
+	hasBacklog
 	hasPause
 	pausesOnDead
 	hasCron
@@ -156,7 +156,7 @@ func (p *plan) encode() []byte {
 	b = append(b, s.id[:]...)
 	b = binary.AppendUvarint(b, uint64(s.created))
 	b = binary.AppendUvarint(b, uint64(s.cursor))
-	for _, at := range []store.Millis{s.previous, s.buffered, s.owed} {
+	for _, at := range []store.Millis{s.previous, s.buffered, s.backlogEnd} {
 		if at != 0 {
 			b = binary.AppendVarint(b, int64(at-s.cursor))
 		}
@@ -180,7 +180,7 @@ func (p *plan) encode() []byte {
 func (p *plan) flags() (flags byte) {
 	s := &p.state
 	for i, set := range [...]bool{
-		s.previous != 0, s.buffered != 0, s.owed != 0, s.paused != 0, p.PauseOnDead, p.Cron != "",
+		s.previous != 0, s.buffered != 0, s.backlogEnd != 0, s.paused != 0, p.PauseOnDead, p.Cron != "",
 	} {
 		if set {
 			flags |= 1 << i
@@ -246,7 +246,7 @@ func decodePlan(key string, version store.ID, body []byte) *plan {
 		}
 		return s.cursor + store.Millis(r.varint())
 	}
-	s.previous, s.buffered, s.owed, s.paused = relative(hasPrevious), relative(hasBuffered), relative(hasOwed), relative(hasPause)
+	s.previous, s.buffered, s.backlogEnd, s.paused = relative(hasPrevious), relative(hasBuffered), relative(hasBacklog), relative(hasPause)
 	if s.paused != 0 {
 		s.pauseNote = r.text()
 	}
@@ -281,8 +281,8 @@ func formatOf(body []byte) byte {
 
 // fail records that a plan cannot be read.
 func (p *plan) fail(format string, args ...any) {
-	p.alien = fmt.Errorf("durable: schedule %.64q is "+format, append([]any{p.Key}, args...)...)
-	p.problem = p.alien
+	p.unreadable = fmt.Errorf("durable: schedule %.64q is "+format, append([]any{p.Key}, args...)...)
+	p.problem = p.unreadable
 }
 
 // planReader decodes a plan; bad reports that the input ended too early.

@@ -125,18 +125,18 @@ func (w *Worker) swap(s *shard, runs []*planRun, deadline time.Duration) {
 		cancel = append(cancel, r.step.cancel...)
 		created += len(r.swap.Entries)
 	}
-	take, begun := w.reserve(created), w.now()
+	claim, begun := w.reserve(created), w.now()
 	var leases []store.Lease
-	defer func() { w.beginTaken(s, take, leases, begun+w.options.Lease) }()
+	defer func() { w.beginOccurrences(s, claim, leases, begun+w.options.Lease) }()
 	for failures := 1; ; failures++ {
 		err := w.cancelPrevious(s, cancel)
 		var results []store.SwapResult
-		if made(err) {
+		if applied(err) {
 			cancel = nil
-			results, leases, err = w.swapOnce(s, swaps, take)
+			results, leases, err = w.swapOnce(s, swaps, claim)
 		}
 		switch {
-		case made(err):
+		case applied(err):
 			for i, r := range runs {
 				if results[i] == store.SwapRefused {
 					w.retryPlan(s, r.lease, ErrFull, deadline)
@@ -180,11 +180,11 @@ func (w *Worker) reserve(n int) store.SwapClaim {
 	return store.SwapClaim{Token: store.NewToken(w.name), Lease: w.options.Lease, Max: n}
 }
 
-// beginTaken begins the occurrences that a swap has leased, in the reserved slots.
-func (w *Worker) beginTaken(s *shard, take store.SwapClaim, leases []store.Lease, deadline time.Duration) {
+// beginOccurrences begins the occurrences that a swap has leased, in the reserved slots.
+func (w *Worker) beginOccurrences(s *shard, claim store.SwapClaim, leases []store.Lease, deadline time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.reserved -= take.Max
+	w.reserved -= claim.Max
 	w.stats.Claimed += uint64(len(leases))
 	for i := range leases {
 		w.beginLocked(s, &leases[i], deadline, w.now())
@@ -193,11 +193,11 @@ func (w *Worker) beginTaken(s *shard, take store.SwapClaim, leases []store.Lease
 	w.checkIdleLocked()
 }
 
-func (w *Worker) swapOnce(s *shard, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, error) {
+func (w *Worker) swapOnce(s *shard, swaps []store.PlanSwap, claim store.SwapClaim) ([]store.SwapResult, []store.Lease, error) {
 	ctx, cancel := context.WithTimeout(w.calls, w.callTimeout)
 	defer cancel()
 	sent := w.now()
-	results, leases, h, err := w.store.SwapPlans(ctx, s.number, swaps, take)
+	results, leases, h, err := w.store.SwapPlans(ctx, s.number, swaps, claim)
 	arrived := w.now()
 	if !w.answered("swap", s.number, err) {
 		return nil, nil, err

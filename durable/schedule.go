@@ -128,7 +128,7 @@ func (t *Timers) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, e
 	}
 	type part struct {
 		*joined[store.Entry, store.Receipt]
-		places []int // of its entries in timers
+		indexes []int // of its entries in timers
 	}
 	byShard := make(map[int][]part)
 	for i, timer := range timers {
@@ -142,7 +142,7 @@ func (t *Timers) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, e
 			parts = append(parts, part{joined: newJoined[store.Entry, store.Receipt](0)})
 		}
 		p := &parts[len(parts)-1]
-		p.items, p.bytes, p.places = append(p.items, e), p.bytes+len(e.Body), append(p.places, i)
+		p.items, p.bytes, p.indexes = append(p.items, e), p.bytes+len(e.Body), append(p.indexes, i)
 		byShard[shard] = parts
 	}
 	failed := failures{of: len(timers)}
@@ -153,7 +153,7 @@ func (t *Timers) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, e
 		}
 		if err := t.schedules[shard].send(calls...); err != nil {
 			for _, p := range parts {
-				failed.add(len(p.places), err)
+				failed.add(len(p.indexes), err)
 			}
 			delete(byShard, shard)
 		}
@@ -163,10 +163,10 @@ func (t *Timers) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, e
 		for _, p := range parts {
 			receipts, err := t.schedules[shard].wait(ctx, p.joined)
 			if err != nil {
-				failed.add(len(p.places), err)
+				failed.add(len(p.indexes), err)
 			}
 			for i, r := range receipts {
-				all[p.places[i]] = r
+				all[p.indexes[i]] = r
 				if r.Kind == store.Refused && err == nil {
 					failed.add(1, ErrFull)
 				}

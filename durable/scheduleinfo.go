@@ -107,7 +107,7 @@ func (v *planView) info() ScheduleInfo {
 	if n := min(10, p.left()); n > 0 {
 		info.Next = p.series.upcoming(max(s.cursor, v.now), n)
 	}
-	waits := cmp.Or(s.buffered, p.owes())
+	waits := cmp.Or(s.buffered, p.nextBacklog())
 	if waits != 0 {
 		info.Waiting = p.series.local(waits)
 	} else if next := p.next(s.cursor); s.paused == 0 && next != 0 && next+1000 <= v.now {
@@ -116,9 +116,9 @@ func (v *planView) info() ScheduleInfo {
 	return info
 }
 
-// owes returns the first owed planned time; 0 if there is none.
-func (p *plan) owes() store.Millis {
-	if p.state.owed > p.state.cursor {
+// nextBacklog returns the first planned time of the backlog; 0 if there is none.
+func (p *plan) nextBacklog() store.Millis {
+	if p.state.backlogEnd > p.state.cursor {
 		return p.next(p.state.cursor)
 	}
 	return 0

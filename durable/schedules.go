@@ -62,8 +62,8 @@ func (t *Timers) PutSchedule(ctx context.Context, s Schedule) (PutResult, Schedu
 			return stored.plan, nil
 		}
 		switch {
-		case old.alien != nil && !s.IfAbsent:
-			return nil, old.alien
+		case old.unreadable != nil && !s.IfAbsent:
+			return nil, old.unreadable
 		case s.IfAbsent:
 			result = ScheduleExists
 			return nil, nil
@@ -82,7 +82,7 @@ func (t *Timers) PutSchedule(ctx context.Context, s Schedule) (PutResult, Schedu
 			p.state.counts.SkippedUpdated += uint64(n)
 			// The clock was read separately from the plan, perhaps long before, and can be set
 			// back: the cursor must not move back over times that have occurrences.
-			p.state.cursor, p.state.owed = max(v.now, old.state.cursor), 0
+			p.state.cursor, p.state.backlogEnd = max(v.now, old.state.cursor), 0
 		}
 		if !old.PauseOnDead {
 			p.state.deadSeen = v.history.Dead
@@ -90,7 +90,7 @@ func (t *Timers) PutSchedule(ctx context.Context, s Schedule) (PutResult, Schedu
 		stored.plan = &p
 		return &p, nil
 	})
-	if err != nil && !made(err) {
+	if err != nil && !applied(err) {
 		return 0, ScheduleInfo{}, err
 	}
 	return result, stored.info(), err
@@ -167,7 +167,7 @@ func (t *Timers) TriggerSchedule(ctx context.Context, key string) (string, error
 		created = p.request(occurrence{planned: v.now, cause: byTrigger, number: p.state.counts.Triggered}, v.now)
 		return &p, nil
 	}))
-	if err != nil && !made(err) {
+	if err != nil && !applied(err) {
 		return "", err
 	}
 	return created, err
@@ -226,7 +226,7 @@ func (t *Timers) BackfillSchedule(ctx context.Context, key string, from, to time
 			}
 			return &p, nil
 		}))
-		if err != nil && !made(err) {
+		if err != nil && !applied(err) {
 			return done, err
 		}
 		if done += n; err != nil || n == 0 {
@@ -303,8 +303,8 @@ func existing(change func(planView) (*plan, error)) func(planView) (*plan, error
 		switch {
 		case v.plan == nil:
 			return nil, ErrNotFound
-		case v.plan.alien != nil:
-			return nil, v.plan.alien
+		case v.plan.unreadable != nil:
+			return nil, v.plan.unreadable
 		}
 		return change(v)
 	}
@@ -333,7 +333,7 @@ func (t *Timers) changePlan(ctx context.Context, key string, change func(planVie
 			return err
 		}
 		switch result, err := first(t.swaps[shard].wait(ctx, c)); {
-		case !made(err) || result == store.Swapped:
+		case !applied(err) || result == store.Swapped:
 			return err
 		case result == store.SwapRefused:
 			return ErrFull
@@ -381,7 +381,7 @@ func (t *Timers) beginSchedule(ctx context.Context, key string) (_ context.Conte
 		return nil, nil, 0, err
 	}
 	shard = t.shardOf(key)
-	if err := t.swaps[shard].settled(ctx, store.PlanKey(key)); err != nil {
+	if err := t.swaps[shard].waitAbandoned(ctx, store.PlanKey(key)); err != nil {
 		cancel()
 		return nil, nil, 0, err
 	}

@@ -1221,7 +1221,7 @@ func TestEncodedPlans(t *testing.T) {
 		require.NoError(t, err)
 		at := func() store.Millis { return store.Millis(rnd.IntN(2)) * (1e12 + store.Millis(rnd.Uint32())) }
 		p := &plan{Schedule: s, series: times, key: "k\x00", version: store.NewID(), state: planState{
-			id: store.NewID(), created: at(), cursor: at(), previous: at(), buffered: at(), owed: at(), paused: at(), deadSeen: rnd.Uint64(),
+			id: store.NewID(), created: at(), cursor: at(), previous: at(), buffered: at(), backlogEnd: at(), paused: at(), deadSeen: rnd.Uint64(),
 		}}
 		if p.state.paused != 0 {
 			p.state.pauseNote = "a note"

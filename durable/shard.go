@@ -104,8 +104,8 @@ func (w *Worker) dueLocked(s *shard) (at time.Duration, ok bool) {
 	return max(at, s.notBefore), true
 }
 
-// scheduleClaimLocked queues a shard in ready if its time has come, and otherwise sets its timer. It
-// is called after each change of a field that dueLocked reads.
+// scheduleClaimLocked queues a shard in ready if its time has come, and otherwise sets its timer.
+// It is called after each change of a field that dueLocked reads.
 func (w *Worker) scheduleClaimLocked(s *shard) {
 	if s.queued || w.stopped {
 		return

@@ -138,7 +138,7 @@ func (t *Timers) beginKey(ctx context.Context, key string) (_ context.Context, _
 	}
 	shard = t.shardOf(key)
 	if err = checkTimerKey(key); err == nil {
-		err = t.schedules[shard].settled(ctx, key)
+		err = t.schedules[shard].waitAbandoned(ctx, key)
 	}
 	if err != nil {
 		cancel()
@@ -166,7 +166,7 @@ type Info struct {
 
 	State     State
 	Due       time.Time // waiting: when it may run; else when it could have run
-	Attempts  int       // without those given back or snoozed
+	Attempts  int       // without those released or snoozed
 	LastError string    // of the last attempt that failed; at most 1 KiB of it
 
 	LeaseEnd     time.Time // leased: when another may run it

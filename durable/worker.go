@@ -189,7 +189,7 @@ func (w *Worker) answered(name string, shard int, err error) bool {
 	if w.calls.Err() == nil {
 		w.health.report(name, shard, err)
 	}
-	return made(err)
+	return applied(err)
 }
 
 // sleep waits for d, and reports false if the worker stops first.

@@ -219,7 +219,7 @@ func TestVerdicts(t *testing.T) {
 		pass(4 * time.Second)
 		require.Len(t, j.all(), 5)
 		require.Equal(t, Dead, r.get("k").State)
-		require.Equal(t, "durable: tried again on the handler's wish", r.get("k").LastError)
+		require.Equal(t, "durable: the handler asked for a retry", r.get("k").LastError)
 		require.Equal(t, 3, r.get("k").Attempts)
 		locked(func() {
 			require.Len(t, dead, 1)
