@@ -125,7 +125,7 @@ func TestSlowTopicSharesFreeSlots(t *testing.T) {
 // not even its leave.
 func crash(m *member) {
 	m.faults.fail(errors.New("the process is dead"))
-	m.faults.mute.Store(true)
+	m.faults.dropEvents.Store(true)
 	_ = m.stop()
 }
 
@@ -173,7 +173,7 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 // Outcomes wait for others at most 5 ms, and not at all when no other handler runs.
-func TestEndsAreBatched(t *testing.T) {
+func TestOutcomesAreBatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		took := map[string]time.Duration{"slow": time.Second, "a": 2 * time.Millisecond, "b": 4 * time.Millisecond, "c": 6 * time.Millisecond, "d": 20 * time.Millisecond}
@@ -197,10 +197,10 @@ func TestEndsAreBatched(t *testing.T) {
 		ms := time.Millisecond
 		require.Equal(t, []time.Duration{7 * ms, 25 * ms, 1000 * ms}, at)
 		var batches [][]string
-		for _, ends := range w.faults.ends {
+		for _, outcomes := range w.faults.outcomes {
 			var keys []string
-			for _, e := range ends {
-				keys = append(keys, e.Key)
+			for _, o := range outcomes {
+				keys = append(keys, o.Key)
 			}
 			slices.Sort(keys)
 			batches = append(batches, keys)
@@ -211,7 +211,7 @@ func TestEndsAreBatched(t *testing.T) {
 
 // A shard has one request with outcomes in flight; outcomes that are queued during it go together
 // in the next.
-func TestEndsOfAShardAreOneRequestAtATime(t *testing.T) {
+func TestOutcomesOfAShardAreOneRequestAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		var timers []Timer
@@ -224,20 +224,20 @@ func TestEndsOfAShardAreOneRequestAtATime(t *testing.T) {
 			time.Sleep(time.Second + time.Duration(f.Key[0]-'0')*10*time.Millisecond)
 			return nil
 		}, WorkerOptions{})
-		underway := 0
+		inFlight := 0
 		w.faults.set(func(ctx context.Context, call string, _ int) error {
 			if call != "end" {
 				return nil
 			}
-			underway++
-			require.Equal(t, 1, underway)
+			inFlight++
+			require.Equal(t, 1, inFlight)
 			err := late(ctx, time.Second)
-			underway--
+			inFlight--
 			return err
 		}, nil)
 		w.run()
 		pass(10 * time.Second)
-		require.Equal(t, []int{1, 9}, sizesOf(w.faults.ends))
+		require.Equal(t, []int{1, 9}, sizesOf(w.faults.outcomes))
 	})
 }
 
@@ -257,6 +257,6 @@ func TestHandlersContext(t *testing.T) {
 		require.NoError(t, w.stop())
 		require.Equal(t, "of Run", value)
 		require.Error(t, kept.Err())
-		r.gone("k")
+		r.requireRemoved("k")
 	})
 }

@@ -33,14 +33,14 @@ func (w *Worker) drain() error {
 	w.mu.Lock()
 	w.stopped = true
 	running, dead := w.running, w.onDead+len(w.dead)
-	ending := w.held - running - dead
+	unwritten := w.held - running - dead
 	w.mu.Unlock()
-	if ending > 0 {
-		w.log.Warn("durable: the worker stops before all ends are written; those timers run again", "ends", ending)
+	if unwritten > 0 {
+		w.log.Warn("durable: the worker stops before all outcomes are written; those timers run again", "outcomes", unwritten)
 	}
 	var errs []error
 	if running > 0 {
-		errs = append(errs, fmt.Errorf("durable: %d handlers have not returned; their timers run again when their leases are over", running))
+		errs = append(errs, fmt.Errorf("durable: %d handlers have not returned; their timers run again when their leases expire", running))
 	}
 	if dead > 0 {
 		errs = append(errs, fmt.Errorf("durable: OnDead has not returned for %d dead letters", dead))

@@ -72,7 +72,7 @@ func (r *rig) get(key string) Info {
 	return info
 }
 
-func (r *rig) gone(keys ...string) {
+func (r *rig) requireRemoved(keys ...string) {
 	r.t.Helper()
 	for _, key := range keys {
 		_, err := r.timers.Get(context.Background(), key)
@@ -141,17 +141,17 @@ func pass(d time.Duration) {
 // faults is a Store that injects faults.
 type faults struct {
 	store.Store
-	mute atomic.Bool // events are lost silently
+	dropEvents atomic.Bool // silently
 
-	mu     sync.Mutex
-	counts map[string]int
-	before func(ctx context.Context, call string, shard int) error // an error means that the request was not sent
-	after  func(ctx context.Context, call string, shard int) error // an error means that the reply was lost
-	looked int                                                     // shards, over all polls
-	dark   map[int]bool                                            // shards on a server that does not answer
-	claims []store.Claim
-	ends   [][]store.Outcome
-	adds   [][]store.Entry
+	mu           sync.Mutex
+	counts       map[string]int
+	before       func(ctx context.Context, call string, shard int) error // an error means that the request was not sent
+	after        func(ctx context.Context, call string, shard int) error // an error means that the reply was lost
+	polled       int                                                     // shards, over all polls
+	unresponsive map[int]bool                                            // shards on a server that does not answer
+	claims       []store.Claim
+	outcomes     [][]store.Outcome
+	adds         [][]store.Entry
 }
 
 func (f *faults) set(before, after func(ctx context.Context, call string, shard int) error) {
@@ -170,21 +170,21 @@ func (f *faults) fail(err error, calls ...string) {
 	}, nil)
 }
 
-// darken makes calls about some shards hang until their deadline; no shards ends that. Horizons of
-// these and other shards returns the others after a second.
-func (f *faults) darken(shards ...int) {
+// setUnresponsive makes calls about these shards, and no others, hang until their deadline.
+// Horizons of these and other shards returns the others after a second.
+func (f *faults) setUnresponsive(shards ...int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.dark = make(map[int]bool)
+	f.unresponsive = make(map[int]bool)
 	for _, shard := range shards {
-		f.dark[shard] = true
+		f.unresponsive[shard] = true
 	}
 }
 
-func (f *faults) isDark(shard int) bool {
+func (f *faults) isUnresponsive(shard int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.dark[shard]
+	return f.unresponsive[shard]
 }
 
 func (f *faults) count(call string) int {
@@ -193,11 +193,11 @@ func (f *faults) count(call string) int {
 	return f.counts[call]
 }
 
-// looks returns the number of polled shards.
-func (f *faults) looks() int {
+// polledShards returns the number of polled shards.
+func (f *faults) polledShards() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.looked
+	return f.polled
 }
 
 func (f *faults) countAll() map[string]int {
@@ -216,7 +216,7 @@ func (f *faults) around(ctx context.Context, call string, shard int, do func() e
 	f.counts[call]++
 	before, after := f.before, f.after
 	f.mu.Unlock()
-	if f.isDark(shard) {
+	if f.isUnresponsive(shard) {
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", store.ErrUnsure, ctx.Err())
 	}
@@ -275,8 +275,8 @@ func (f *faults) List(ctx context.Context, shard int, q store.Query) (r store.Pa
 	return r, err
 }
 
-func (f *faults) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, t store.SwapClaim) (r []store.SwapResult, l []store.Lease, h store.Horizon, err error) {
-	err = f.around(ctx, "swap", shard, func() error { r, l, h, err = f.Store.SwapPlans(ctx, shard, swaps, t); return err })
+func (f *faults) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, c store.SwapClaim) (r []store.SwapResult, l []store.Lease, h store.Horizon, err error) {
+	err = f.around(ctx, "swap", shard, func() error { r, l, h, err = f.Store.SwapPlans(ctx, shard, swaps, c); return err })
 	return r, l, h, err
 }
 
@@ -301,38 +301,38 @@ func (f *faults) Extend(ctx context.Context, shard int, holders []store.Holder, 
 	return r, end, err
 }
 
-func (f *faults) End(ctx context.Context, shard int, ends []store.Outcome) (r []store.EndResult, h store.Horizon, err error) {
+func (f *faults) End(ctx context.Context, shard int, outcomes []store.Outcome) (r []store.EndResult, h store.Horizon, err error) {
 	f.mu.Lock()
-	f.ends = append(f.ends, ends)
+	f.outcomes = append(f.outcomes, outcomes)
 	f.mu.Unlock()
-	err = f.around(ctx, "end", shard, func() error { r, h, err = f.Store.End(ctx, shard, ends); return err })
+	err = f.around(ctx, "end", shard, func() error { r, h, err = f.Store.End(ctx, shard, outcomes); return err })
 	return r, h, err
 }
 
 func (f *faults) Horizons(ctx context.Context, shards []int) (h []store.Horizon, err error) {
 	f.mu.Lock()
-	f.looked += len(shards)
+	f.polled += len(shards)
 	f.mu.Unlock()
-	err = f.around(ctx, "look", -1, func() error { h, err = f.Store.Horizons(ctx, shards); return err })
+	err = f.around(ctx, "poll", -1, func() error { h, err = f.Store.Horizons(ctx, shards); return err })
 	if err != nil {
 		return nil, err
 	}
-	dark := 0
+	missing := 0
 	for i, shard := range shards {
-		if f.isDark(shard) {
+		if f.isUnresponsive(shard) {
 			h[i] = store.Horizon{}
-			dark++
+			missing++
 		}
 	}
 	switch {
-	case dark == 0:
+	case missing == 0:
 		return h, nil
-	case dark == len(shards):
+	case missing == len(shards):
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 	_ = late(ctx, time.Second)
-	return h, errDark
+	return h, errUnresponsive
 }
 
 func (f *faults) CountDue(ctx context.Context, shard int, edges []store.Millis) (c store.DueCounts, err error) {
@@ -361,7 +361,7 @@ func (f *faults) Announce(ctx context.Context, e store.Event) error {
 func (f *faults) Subscribe(ctx context.Context, g func(store.Event)) error {
 	return f.around(ctx, "subscribe", -1, func() error {
 		return f.Store.Subscribe(ctx, func(e store.Event) {
-			if !f.mute.Load() {
+			if !f.dropEvents.Load() {
 				g(e)
 			}
 		})
@@ -445,8 +445,8 @@ func (j *journal) last() Fired {
 }
 
 var (
-	errBoom = errors.New("boom")
-	errDark = errors.New("no answer from a server")
+	errBoom         = errors.New("boom")
+	errUnresponsive = errors.New("no answer from a server")
 )
 
 // keysOf returns n keys of a shard.

@@ -52,14 +52,14 @@ func TestLeaseRunsOutByTheOwnClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		var ended time.Time
-		over := make(chan error, 1)
+		cause := make(chan error, 1)
 		w := r.prepare(func(ctx context.Context, f Fired) error {
 			if f.Key == "quick" {
 				return nil
 			}
 			<-ctx.Done()
 			ended = time.Now()
-			over <- context.Cause(ctx)
+			cause <- context.Cause(ctx)
 			time.Sleep(time.Second)
 			return nil
 		}, WorkerOptions{Lease: 10 * time.Second})
@@ -85,7 +85,7 @@ func TestLeaseRunsOutByTheOwnClock(t *testing.T) {
 		r.schedule("slow", 0)
 		r.schedule("quick", 0)
 		w.run()
-		require.Equal(t, ErrLeaseLost, <-over)
+		require.Equal(t, ErrLeaseLost, <-cause)
 		require.Equal(t, (<-first).Add(10*time.Second), ended)
 		require.True(t, r.get("slow").LeaseEnd.After(ended))
 		pass(700 * time.Millisecond) // the last wait between two retries
@@ -95,7 +95,7 @@ func TestLeaseRunsOutByTheOwnClock(t *testing.T) {
 		st := w.Stats()
 		require.Equal(t, uint64(1), st.Unwritten)
 		require.Equal(t, uint64(1), st.Lost)
-		require.Len(t, r.logs.with("ends could not be written", "shard=0", "ends=1"), 1)
+		require.Len(t, r.logs.with("outcomes could not be written", "shard=0", "outcomes=1"), 1)
 		w.faults.set(nil, nil)
 		require.NoError(t, w.stop())
 	})
@@ -126,7 +126,7 @@ func TestPausedWorkerIsFenced(t *testing.T) {
 		require.Equal(t, Leased, r.get("k").State) // the first worker's outcome changed nothing
 		require.Equal(t, b.last().Fence, r.get("k").Fence)
 		pass(time.Minute)
-		r.gone("k")
+		r.requireRemoved("k")
 		require.NoError(t, first.stop())
 		require.NoError(t, second.stop())
 		require.Zero(t, first.Stats().Done)
@@ -137,7 +137,7 @@ func TestPausedWorkerIsFenced(t *testing.T) {
 
 // freeze stops a worker's calls until thawed is closed, as if the process was paused.
 func freeze(m *member, thawed chan struct{}) {
-	m.faults.mute.Store(true)
+	m.faults.dropEvents.Store(true)
 	m.faults.set(func(context.Context, string, int) error { <-thawed; return nil }, nil)
 }
 
@@ -155,7 +155,7 @@ func TestOldHolderOfAKeyThatIsUsedAgain(t *testing.T) {
 		r.worker(j.handle, o)
 		pass(15 * time.Second)
 		require.Len(t, j.all(), 1)
-		r.gone("k")
+		r.requireRemoved("k")
 		r.schedule("k", time.Hour)
 		id := r.get("k").ID
 		close(frozen)
@@ -300,7 +300,7 @@ func TestReplyOfAnEndIsLost(t *testing.T) {
 		w.run()
 		pass(time.Minute)
 		require.Len(t, j.all(), 1)
-		r.gone("k")
+		r.requireRemoved("k")
 		require.NoError(t, w.stop())
 		require.Equal(t, uint64(1), w.Stats().Done)
 		require.Zero(t, w.Stats().Lost)
@@ -321,7 +321,7 @@ func TestUnconfirmedIsDone(t *testing.T) {
 		m.run()
 		pass(time.Second)
 		require.Len(t, j.all(), 1)
-		r.gone("k")
+		r.requireRemoved("k")
 		require.NoError(t, m.stop())
 		require.Equal(t, uint64(1), w.Stats().Done)
 		require.Len(t, r.logs.with("calls to the engine fail", "call=claim", "too few replicas"), 1)
@@ -338,8 +338,8 @@ func (s *unconfirmed) Claim(ctx context.Context, shard int, c store.Claim) (stor
 	return r, h, err
 }
 
-func (s *unconfirmed) End(ctx context.Context, shard int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
-	r, h, err := s.Store.End(ctx, shard, ends)
+func (s *unconfirmed) End(ctx context.Context, shard int, outcomes []store.Outcome) ([]store.EndResult, store.Horizon, error) {
+	r, h, err := s.Store.End(ctx, shard, outcomes)
 	if err == nil {
 		err = store.ErrUnconfirmed
 	}
@@ -426,12 +426,12 @@ func TestEndOvertakesTheReplyOfAnExtension(t *testing.T) {
 // paused or overloaded. If the lease has expired, the handler is not called, because another
 // worker may have called it. If the lease was extended in time, the handler is called, unless
 // another worker has the lease.
-func TestTooLateToBegin(t *testing.T) {
+func TestLeaseExpiresBeforeItBegins(t *testing.T) {
 	for name, c := range map[string]struct{ extended, lost, runs bool }{
-		"ended":            {},
-		"extended":         {extended: true, runs: true},
-		"lost":             {extended: true, lost: true},
-		"ended, and again": {},
+		"expired":                             {},
+		"extended":                            {extended: true, runs: true},
+		"lost":                                {extended: true, lost: true},
+		"expired, and the release fails once": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -441,7 +441,7 @@ func TestTooLateToBegin(t *testing.T) {
 				pass(time.Second)
 				refused := false
 				w.faults.set(func(_ context.Context, call string, _ int) error {
-					if call == "end" && name == "ended, and again" && !refused { // it is given back all the same
+					if call == "end" && name == "expired, and the release fails once" && !refused { // it is released all the same
 						refused = true
 						return errBoom
 					}
@@ -478,7 +478,7 @@ func TestTooLateToBegin(t *testing.T) {
 				st := w.Stats()
 				require.Equal(t, !c.runs && !c.lost, st.Released == 1)
 				require.EqualValues(t, 1, st.Done)
-				r.gone("k")
+				r.requireRemoved("k")
 			})
 		})
 	}
@@ -497,16 +497,16 @@ func TestBeginningAllocatesNothing(t *testing.T) {
 func TestAttemptsAreCalls(t *testing.T) {
 	const lease = 12 * time.Second
 	for name, c := range map[string]struct {
-		slow  time.Duration // the duration of each reply
-		until time.Duration // the end of lost replies
-		fail  string        // a call that fails once, after that
-		back  uint64        // leases that are given back
+		slow     time.Duration // the duration of each reply
+		until    time.Duration // the end of lost replies
+		fail     string        // a call that fails once, after that
+		released uint64        // leases
 	}{
-		"later than a quarter of a lease":        {slow: lease/4 + time.Second},
-		"later than half a lease":                {slow: lease/2 + time.Second, back: 1},
-		"lost for half a lease":                  {until: lease/2 + time.Second},
-		"lost for a lease":                       {until: lease + time.Second, back: 1},
-		"lost, and cannot be given back at once": {until: lease + time.Second, fail: "end", back: 1},
+		"later than a quarter of a lease":      {slow: lease/4 + time.Second},
+		"later than half a lease":              {slow: lease/2 + time.Second, released: 1},
+		"lost for half a lease":                {until: lease/2 + time.Second},
+		"lost for a lease":                     {until: lease + time.Second, released: 1},
+		"lost, and cannot be released at once": {until: lease + time.Second, fail: "end", released: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -534,16 +534,16 @@ func TestAttemptsAreCalls(t *testing.T) {
 				pass(5 * time.Minute)
 				require.Len(t, j.all(), 1)
 				require.Equal(t, 1, j.last().Attempt)
-				r.gone("k")
+				r.requireRemoved("k")
 				require.NoError(t, w.stop())
-				require.Equal(t, c.back, w.Stats().Released)
+				require.Equal(t, c.released, w.Stats().Released)
 				require.Equal(t, c.fail != "", failed)
 			})
 		})
 	}
 }
 
-// A stopping worker gives back the leases of a claim, however old that is.
+// A stopping worker releases the leases of a claim, however old that is.
 func TestStopAfterALeaseOfLostReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
@@ -588,7 +588,7 @@ func TestClaimAfterARefusedOne(t *testing.T) {
 
 // A claim whose replies are lost repeatedly takes no slots between two retries: other shards can
 // use them.
-func TestLostRepliesLeaveRoom(t *testing.T) {
+func TestLostRepliesTakeNoSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2, store.Limits{}, 0)
 		j := &journal{}

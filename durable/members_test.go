@@ -97,7 +97,7 @@ func TestOneWorkerClaims(t *testing.T) {
 		}
 		pass(10 * time.Second)
 		require.Len(t, ja.all(), 20)
-		require.Equal(t, map[string]int{"heartbeat": 10, "look": 2}, b.faults.countAll()) // one in five seconds
+		require.Equal(t, map[string]int{"heartbeat": 10, "poll": 2}, b.faults.countAll()) // one in five seconds
 	})
 }
 
@@ -128,7 +128,7 @@ func TestPreferredWorkerStopped(t *testing.T) {
 
 // A leaving worker announces that: the others take its shards with their next heartbeat, and until
 // then it announces due timers.
-func TestLeavingWorkerHandsOver(t *testing.T) {
+func TestLeavingWorkerTransfersItsShards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		ja, jb := &journal{}, &journal{}
@@ -154,7 +154,7 @@ func TestLeavingWorkerHandsOver(t *testing.T) {
 		require.Equal(t, n, a.faults.count("announce"))
 		require.NoError(t, a.stop())
 		require.Equal(t, []string{"long"}, ja.keys()) // its completion was waited for
-		r.gone("long")
+		r.requireRemoved("long")
 	})
 }
 
@@ -239,7 +239,7 @@ func TestSilentSubscription(t *testing.T) {
 		j := &journal{}
 		w := r.worker(j.handle, WorkerOptions{})
 		pass(time.Second)
-		w.faults.mute.Store(true)
+		w.faults.dropEvents.Store(true)
 		for i := range 10 {
 			at := time.Now()
 			r.schedule(fmt.Sprint(i), 0)
@@ -288,13 +288,13 @@ func TestFullWorkerIsHelpedUnasked(t *testing.T) {
 			return nil
 		}}
 		a := r.prepare(j.handle, WorkerOptions{Concurrency: 1})
-		a.faults.mute.Store(true)
+		a.faults.dropEvents.Store(true)
 		a.run()
 		r.add(Timer{Key: "long", Topic: "long"})
 		pass(2 * time.Second)
 		require.Equal(t, 1, a.Stats().Running)
 		b := r.prepare(j.handle, WorkerOptions{})
-		b.faults.mute.Store(true)
+		b.faults.dropEvents.Store(true)
 		b.run()
 		pass(5 * time.Second)
 		for _, m := range []*member{a, b} {
@@ -358,13 +358,13 @@ func TestWorkerThatCannotClaimIsHelped(t *testing.T) {
 
 // One of several servers does not answer: a worker that starts then runs the timers of the others
 // at once, and the rest when that server is back.
-func TestServerOfSomeShardsIsDark(t *testing.T) {
+func TestUnresponsiveServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 4, store.Limits{}, 0)
 		j := &journal{}
 		w := r.prepare(j.handle, WorkerOptions{})
-		w.faults.mute.Store(true) // only polls find timers
-		w.faults.darken(1, 3)
+		w.faults.dropEvents.Store(true) // only polls find timers
+		w.faults.setUnresponsive(1, 3)
 		keys := make([]string, 4)
 		for shard := range keys {
 			keys[shard] = keysOf(shard, 4, 1)[0]
@@ -376,7 +376,7 @@ func TestServerOfSomeShardsIsDark(t *testing.T) {
 		require.ElementsMatch(t, []string{keys[0], keys[2]}, j.keys())
 		require.LessOrEqual(t, j.times()[1].Sub(began), 1100*time.Millisecond) // the engine's wait for the other shards
 		for shard := range 4 {
-			require.Len(t, r.logs.with("calls to the engine fail", "call=look", fmt.Sprint("shard=", shard)), shard%2)
+			require.Len(t, r.logs.with("calls to the engine fail", "call=poll", fmt.Sprint("shard=", shard)), shard%2)
 		}
 		pass(30 * time.Second)
 		// Polls of the other shards continue each second, and do not wait for these.
@@ -387,18 +387,18 @@ func TestServerOfSomeShardsIsDark(t *testing.T) {
 			require.Len(t, j.all(), 3+i)
 			require.LessOrEqual(t, j.times()[2+i].Sub(at), time.Second+5*time.Millisecond)
 		}
-		w.faults.darken(3)
+		w.faults.setUnresponsive(3)
 		pass(15 * time.Second)
 		require.Contains(t, j.keys(), keys[1])
 		require.NotContains(t, j.keys(), keys[3])
-		w.faults.darken()
+		w.faults.setUnresponsive()
 		pass(15 * time.Second)
 		require.Contains(t, j.keys(), keys[3])
-		require.Len(t, r.logs.with("succeed again", "call=look", "shard=1"), 1)
-		require.Len(t, r.logs.with("succeed again", "call=look", "shard=3"), 1)
+		require.Len(t, r.logs.with("succeed again", "call=poll", "shard=1"), 1)
+		require.Len(t, r.logs.with("succeed again", "call=poll", "shard=3"), 1)
 		// They are polled with the others again.
 		w.faults.countAll()
 		pass(10 * time.Second)
-		require.Equal(t, map[string]int{"heartbeat": 10, "look": 10}, w.faults.countAll())
+		require.Equal(t, map[string]int{"heartbeat": 10, "poll": 10}, w.faults.countAll())
 	})
 }

@@ -45,14 +45,14 @@ type model struct {
 	rnd     *rand.Rand // of the test's goroutine
 	workers []*member
 
-	mu     sync.Mutex
-	dice   *rand.Rand // of all other goroutines
-	lives  map[string]*life
-	broken []string // violations that handlers saw
+	mu         sync.Mutex
+	dice       *rand.Rand // of all other goroutines
+	lifecycles map[string]*lifecycle
+	broken     []string // violations that handlers saw
 }
 
-// life is the lifecycle of one scheduled timer; its name is its body.
-type life struct {
+// lifecycle is that of one scheduled timer, whose name is its body.
+type lifecycle struct {
 	key       string
 	due       time.Time // of its first attempt, by the engine's clock
 	running   int
@@ -72,7 +72,7 @@ type life struct {
 
 func newModel(t *testing.T, seed uint64, calm, steady bool) *model {
 	m := &model{
-		calm: calm, steady: steady, lives: make(map[string]*life),
+		calm: calm, steady: steady, lifecycles: make(map[string]*lifecycle),
 		rnd:  rand.New(rand.NewPCG(seed, 1)),
 		dice: rand.New(rand.NewPCG(seed, 2)),
 	}
@@ -95,7 +95,7 @@ func (m *model) start() {
 		OnDead: func(f Fired, _ error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			m.lives[string(f.Body)].onDead++
+			m.lifecycles[string(f.Body)].onDead++
 		},
 	})
 	w.faults.set(func(ctx context.Context, _ string, _ int) error {
@@ -126,10 +126,10 @@ func (m *model) start() {
 func (m *model) handle(ctx context.Context, f Fired) error {
 	name := string(f.Body)
 	m.mu.Lock()
-	l := m.lives[name]
-	for _, other := range m.lives {
+	l := m.lifecycles[name]
+	for _, other := range m.lifecycles {
 		if m.calm && other != l && other.key == l.key && other.running > 0 {
-			m.broken = append(m.broken, name+" runs beside another of its key") // D8
+			m.broken = append(m.broken, name+" overlaps with another of its key") // D8
 		}
 	}
 	l.running++
@@ -225,7 +225,7 @@ func (m *model) play() {
 			m.pause(m.workers[m.rnd.IntN(len(m.workers))])
 		case n == 34 && !m.calm:
 			w := m.workers[m.rnd.IntN(len(m.workers))]
-			w.faults.mute.Store(!w.faults.mute.Load())
+			w.faults.dropEvents.Store(!w.faults.dropEvents.Load())
 		default:
 			pass(time.Duration(m.rnd.IntN(800)) * time.Millisecond)
 		}
@@ -256,8 +256,8 @@ func (m *model) add(name, key string) {
 	after := time.Duration(m.rnd.IntN(3000)-500) * time.Millisecond
 	topic := fmt.Sprint("topic", m.rnd.IntN(5))
 	m.mu.Lock()
-	l := &life{key: key, due: m.now().Add(after), ids: make(map[ID]bool)}
-	m.lives[name] = l
+	l := &lifecycle{key: key, due: m.now().Add(after), ids: make(map[ID]bool)}
+	m.lifecycles[name] = l
 	m.mu.Unlock()
 	got, err := m.timers.Schedule(context.Background(), Timer{Key: key, Topic: topic, Body: []byte(name), After: after})
 	require.NoError(m.t, err)
@@ -266,7 +266,7 @@ func (m *model) add(name, key string) {
 	if got.Kind == Created {
 		return
 	}
-	for _, other := range m.lives {
+	for _, other := range m.lifecycles {
 		if other != l && other.key == key {
 			other.replaced = true
 		}
@@ -278,7 +278,7 @@ func (m *model) cancelKey(ctx context.Context, key string) {
 	require.NoError(m.t, err)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, l := range m.lives {
+	for _, l := range m.lifecycles {
 		if l.key != key {
 			continue
 		}
@@ -307,7 +307,7 @@ func (m *model) verify(ctx context.Context) {
 		require.NoError(m.t, err)
 		dead[string(info.Body)] = info
 	}
-	for name, l := range m.lives {
+	for name, l := range m.lifecycles {
 		require.Zero(m.t, l.running)
 		_, deadLettered := dead[name]
 		if l.replaced || l.marked || !l.cancelled.IsZero() {

@@ -205,6 +205,6 @@ func (w *Worker) writeFailed(s *shard, runs []*run, err error) {
 	w.checkIdleLocked()
 	w.mu.Unlock()
 	if n := len(runs) - len(again); n > 0 {
-		w.log.Warn("durable: ends could not be written; the timers run again", "shard", s.number, "ends", n)
+		w.log.Warn("durable: outcomes could not be written; the timers run again", "shard", s.number, "outcomes", n)
 	}
 }

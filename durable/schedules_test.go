@@ -118,7 +118,7 @@ func TestOccurrenceIsATimer(t *testing.T) {
 		require.NoError(t, err)
 		pass(time.Second)
 		require.Equal(t, ScheduleCounts{Created: 1, Done: 1, Dead: 1}, r.plan("report").Counts)
-		r.gone(key)
+		r.requireRemoved(key)
 
 		_, err = r.timers.TriggerSchedule(ctx, "report")
 		require.NoError(t, err)
@@ -201,9 +201,9 @@ func TestBufferedRunBegins(t *testing.T) {
 				pass(4*time.Hour + 30*time.Second)
 				require.Len(t, j.all(), 1)
 				require.NotZero(t, r.plan("report").Waiting)
-				patience := 10 * time.Second
+				wait := 10 * time.Second
 				if end == nil {
-					patience = 2 * time.Minute
+					wait = 2 * time.Minute
 					o := r.engine.(*oracle.Store)
 					o.Mu.Lock()
 					delete(o.Parts[0].Timers, j.last().Key)
@@ -217,7 +217,7 @@ func TestBufferedRunBegins(t *testing.T) {
 					end(r, j.last().Key)
 					w.faults.fail(nil)
 				}
-				pass(patience)
+				pass(wait)
 				require.Len(t, j.all(), 2)
 				require.Zero(t, r.plan("report").Waiting)
 			})
@@ -1085,7 +1085,7 @@ func TestWorkerDiesWithPlan(t *testing.T) {
 	})
 }
 
-// A stopping worker gives back the plans that it has claimed, and the occurrences that it has
+// A stopping worker releases the plans that it has claimed, and the occurrences that it has
 // created and leased: each runs elsewhere as a first attempt.
 func TestWorkerStopsWithLeases(t *testing.T) {
 	for _, late := range []string{"claim", "swap"} {
@@ -1140,7 +1140,7 @@ func TestOccurrenceNeedsNoClaim(t *testing.T) {
 
 // S10: a worker leases at most as many occurrences as it has free slots. The others wait to be
 // claimed by a worker with free slots.
-func TestOccurrencesWithoutRoom(t *testing.T) {
+func TestOccurrencesWithoutCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		release := make(chan struct{})

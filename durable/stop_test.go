@@ -14,7 +14,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Case 21: a worker that stops while a claim is in flight gives back its leases, and no attempts
+// Case 21: a worker that stops while a claim is in flight releases its leases, and no attempts
 // are spent.
 func TestStopInMidBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -33,15 +33,15 @@ func TestStopInMidBatch(t *testing.T) {
 		a.run()
 		pass(time.Second)
 		require.Equal(t, 10, r.stats().Leased)
-		givesBack(t, r, a, 10, 1010*time.Millisecond) // the duration of the claim, without grace
+		requireReleased(t, r, a, 10, 1010*time.Millisecond) // the duration of the claim, without grace
 		require.Empty(t, ja.all())
 		require.Equal(t, 1, a.faults.count("leave"))
 	})
 }
 
-// givesBack stops a worker, which must not take longer than most, and runs another one that must
-// get the given back timers: n of them, each as a first attempt.
-func givesBack(t *testing.T, r *rig, w *member, n int, most time.Duration) {
+// requireReleased stops a worker, which must not take longer than most, and runs another one that
+// must get the n released timers, each as a first attempt.
+func requireReleased(t *testing.T, r *rig, w *member, n int, most time.Duration) {
 	t.Helper()
 	began := time.Now()
 	require.NoError(t, w.stop())
@@ -85,7 +85,7 @@ func TestStopAfterALostReply(t *testing.T) {
 			})
 			a.run()
 			require.Equal(t, 10, r.stats().Leased, name)
-			givesBack(t, r, a, 10, 4*time.Second) // no grace
+			requireReleased(t, r, a, 10, 4*time.Second) // no grace
 			require.Empty(t, ja.all())
 		})
 	}
@@ -136,7 +136,7 @@ func TestGrace(t *testing.T) {
 		require.NoError(t, w.stop())
 		require.Less(t, time.Since(began)-5*time.Second, 10*time.Millisecond)
 		require.Equal(t, ErrStopped, cause)
-		r.gone("quick")
+		r.requireRemoved("quick")
 		require.Equal(t, Waiting, r.get("long").State)
 		require.Equal(t, ErrStopped.Error(), r.get("long").LastError)
 		require.Len(t, j.all(), 2)
@@ -157,7 +157,7 @@ func TestHandlerIgnoresTheEnd(t *testing.T) {
 		pass(time.Second)
 		began := time.Now()
 		err := w.stop()
-		require.EqualError(t, err, "durable: 1 handlers have not returned; their timers run again when their leases are over")
+		require.EqualError(t, err, "durable: 1 handlers have not returned; their timers run again when their leases expire")
 		require.Equal(t, 4*time.Second, time.Since(began))
 		require.Equal(t, Leased, r.get("k").State)
 		w.faults.countAll()
@@ -170,7 +170,7 @@ func TestHandlerIgnoresTheEnd(t *testing.T) {
 		require.Len(t, j.all(), 1)
 		require.Equal(t, 2, j.last().Attempt)
 		require.Empty(t, w.faults.countAll())
-		r.gone("k")
+		r.requireRemoved("k")
 	})
 }
 
@@ -193,7 +193,7 @@ func TestStopWithoutEngine(t *testing.T) {
 		require.NoError(t, w.stop()) // the handler has returned
 		require.LessOrEqual(t, time.Since(began), 10*time.Second)
 		require.Equal(t, Leased, r.get("k").State)
-		require.Len(t, r.logs.with("stops before all ends are written", "ends=1"), 1)
+		require.Len(t, r.logs.with("stops before all outcomes are written", "outcomes=1"), 1)
 	})
 }
 
@@ -216,7 +216,7 @@ func TestEngineFails(t *testing.T) {
 		}
 		require.Empty(t, j.all())
 		fails := r.logs.with("calls to the engine fail", "error=boom")
-		require.Len(t, fails, 4) // heartbeat, look, and the claims of each shard
+		require.Len(t, fails, 4) // heartbeat, poll, and the claims of each shard
 		for shard := range 2 {
 			require.Len(t, r.logs.with("calls to the engine fail", "call=claim", fmt.Sprint("shard=", shard)), 1)
 		}
@@ -228,7 +228,7 @@ func TestEngineFails(t *testing.T) {
 }
 
 // A claim that gets nothing although something is due does not become a busy loop.
-func TestFruitlessClaimsAreFew(t *testing.T) {
+func TestEmptyClaimsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
 		s := &stingy{Store: r.engine}
@@ -289,7 +289,7 @@ func TestOnDeadDoesNotReturn(t *testing.T) {
 		began := time.Now()
 		require.EqualError(t, w.stop(), "durable: OnDead has not returned for 2 dead letters")
 		require.Equal(t, 3*time.Second+lastWait, time.Since(began))
-		require.Empty(t, r.logs.with("ends"), "all ends were written")
+		require.Empty(t, r.logs.with("outcomes"), "all outcomes were written")
 		release()
 		pass(time.Second)
 		require.Equal(t, 1, calls)

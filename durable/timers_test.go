@@ -51,7 +51,7 @@ func TestTimersOfOneKey(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 		}
-		r.gone("{k}")
+		r.requireRemoved("{k}")
 
 		// Within 1970's first millisecond, and in the past: at once.
 		require.Equal(t, Millis(1), r.add(Timer{Key: "old", At: time.UnixMilli(0)}).Due)
@@ -214,7 +214,7 @@ func TestCallersContext(t *testing.T) {
 		require.NoError(t, <-other)
 		require.Equal(t, "as it was", string(r.get("sent").Body))
 		require.Equal(t, "as it was", string(r.get("other").Body))
-		r.gone("waits")
+		r.requireRemoved("waits")
 	})
 }
 
@@ -231,7 +231,7 @@ func TestCallsWaitForAnAbandonedSchedule(t *testing.T) {
 			got, err := r.timers.Cancel(ctx, "k")
 			require.NoError(t, err)
 			require.Equal(t, Cancelled, got)
-			r.gone("k")
+			r.requireRemoved("k")
 		}},
 		"Reschedule": {call: func(t *testing.T, r *rig) {
 			got, err := r.timers.Reset(ctx, "k", time.Hour)

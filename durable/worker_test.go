@@ -76,25 +76,25 @@ func TestIdleWorkersAreQuiet(t *testing.T) {
 			all = append(all, r.worker((&journal{}).handle, WorkerOptions{}))
 		}
 		pass(10 * time.Second)
-		looked := 0
+		polled := 0
 		for _, m := range all {
 			m.faults.countAll()
-			looked -= m.faults.looks()
+			polled -= m.faults.polledShards()
 		}
 		pass(60 * time.Second)
 		for _, m := range all {
 			counts := m.faults.countAll()
-			looks := counts["look"] // calls for its own shards, and its turns
-			delete(counts, "look")
+			polls := counts["poll"] // calls for its own shards, and its turns
+			delete(counts, "poll")
 			require.Equal(t, map[string]int{"heartbeat": 60}, counts)
 			if m.Stats().Preferred > 0 {
-				looks -= 60
+				polls -= 60
 			}
-			require.True(t, looks >= 0 && looks <= 60/5, looks)
-			looked += m.faults.looks()
+			require.True(t, polls >= 0 && polls <= 60/5, polls)
+			polled += m.faults.polledShards()
 		}
-		require.Equal(t, 60*16+60/5*16, looked)
-		require.LessOrEqual(t, 60*len(all)+looked, 60*30)
+		require.Equal(t, 60*16+60/5*16, polled)
+		require.LessOrEqual(t, 60*len(all)+polled, 60*30)
 	})
 }
 
@@ -173,7 +173,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 				require.LessOrEqual(t, j.times()[i].Sub(j.times()[i-1]), full+5*time.Millisecond)
 			}
 		}
-		r.gone("k")
+		r.requireRemoved("k")
 	})
 }
 
@@ -251,7 +251,7 @@ func TestVerdicts(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []RequeueResult{Requeued, RequeueAbsent, Requeued}, results)
 		pass(10 * ms)
-		r.gone("k", "d")
+		r.requireRemoved("k", "d")
 		require.Equal(t, 1, j.last().Attempt)
 
 		say(Discard(nil))
@@ -260,7 +260,7 @@ func TestVerdicts(t *testing.T) {
 		n, err := r.timers.Purge(context.Background(), "p", "none")
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		r.gone("p")
+		r.requireRemoved("p")
 		require.NoError(t, w.stop())
 		st := w.Stats()
 		require.Equal(t, []uint64{2, 2, 2, 3}, []uint64{st.Done, st.Retried, st.Snoozed, st.DeadLettered})
@@ -288,7 +288,7 @@ func TestPanicsAreFailures(t *testing.T) {
 		pass(time.Second)
 		r.schedule("fine", 0)
 		pass(time.Second)
-		r.gone("fine")
+		r.requireRemoved("fine")
 		require.Equal(t, "durable: the handler panicked: ouch", r.get("panics").LastError)
 		require.Equal(t, "durable: the handler called runtime.Goexit", r.get("exits").LastError)
 		require.Len(t, r.logs.with("a handler panicked", "key=panics", "panic=ouch", "worker_test.go"), 2)
@@ -335,7 +335,7 @@ func TestSuccessor(t *testing.T) {
 				require.Less(t, j.times()[i].Sub(j.times()[i-1]), time.Second+20*time.Millisecond)
 			}
 		}
-		r.gone("k")
+		r.requireRemoved("k")
 	})
 }
 
@@ -343,7 +343,7 @@ func TestSuccessor(t *testing.T) {
 // is lost; the timer is neither retried nor leased again. Case 14: the extension does not revive
 // it.
 func TestCancelWhileRunning(t *testing.T) {
-	for _, mute := range []bool{false, true} {
+	for _, dropEvents := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, 1, store.Limits{}, 0)
 			var cause error
@@ -358,7 +358,7 @@ func TestCancelWhileRunning(t *testing.T) {
 			r.schedule("k", 0)
 			pass(time.Second)
 			require.Equal(t, Leased, r.get("k").State)
-			w.faults.mute.Store(mute)
+			w.faults.dropEvents.Store(dropEvents)
 			_, err := r.timers.Schedule(context.Background(), Timer{Key: "k"})
 			require.NoError(t, err) // its successor is removed too
 			got, err := r.timers.Cancel(context.Background(), "k")
@@ -367,14 +367,14 @@ func TestCancelWhileRunning(t *testing.T) {
 			cancelled := time.Now()
 			pass(5 * time.Second)
 			require.Equal(t, ErrCancelled, cause)
-			if mute {
+			if dropEvents {
 				require.Equal(t, 4*time.Second, ended.Sub(cancelled).Truncate(10*time.Millisecond))
 			} else {
 				require.Equal(t, cancelled, ended)
 			}
 			pass(5 * time.Minute)
 			require.Len(t, j.all(), 1)
-			r.gone("k")
+			r.requireRemoved("k")
 			require.NoError(t, w.stop())
 			require.Equal(t, uint64(1), w.Stats().Cancelled)
 			require.Zero(t, w.Stats().Done)
@@ -616,7 +616,7 @@ func TestOnDeadIsForDeadLetters(t *testing.T) {
 					calls, cuts := 0, 0
 					w := r.prepare(func(context.Context, Fired) error { time.Sleep(time.Second); return Discard(errBoom) },
 						WorkerOptions{OnDead: func(Fired, error) { calls++ }})
-					w.faults.mute.Store(true) // the cancellation is not announced to it
+					w.faults.dropEvents.Store(true) // the cancellation is not announced to it
 					w.faults.set(func(_ context.Context, call string, _ int) error {
 						if call == "get" && cuts == 1 { // and it cannot ask at once
 							cuts++
@@ -684,7 +684,7 @@ func TestOutcomesWhoseReplyIsLostCountOnce(t *testing.T) {
 		st := w.Stats()
 		require.Equal(t, []uint64{1, 1, 0}, []uint64{st.Done, st.DeadLettered, st.Lost})
 		require.Zero(t, st.Ending)
-		require.Len(t, w.faults.ends[0], 2)
-		require.Len(t, w.faults.ends[len(w.faults.ends)-1], 1)
+		require.Len(t, w.faults.outcomes[0], 2)
+		require.Len(t, w.faults.outcomes[len(w.faults.outcomes)-1], 1)
 	})
 }

@@ -45,7 +45,7 @@ func TestLateIsFromTheDueTime(t *testing.T) {
 			late = w.Stats().Late
 			require.EqualValues(t, 3, late.Count)
 			require.InDelta(t, 0+1+2, late.Sum, .1)
-			pass(10 * time.Second) // the retry is punctual
+			pass(10 * time.Second) // the retry is on time
 			late = w.Stats().Late
 			require.EqualValues(t, 4, late.Count)
 			require.InDelta(t, 0+1+2, late.Sum, .1)
