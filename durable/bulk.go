@@ -256,12 +256,12 @@ func (t *Timers) Count(ctx context.Context, q Query) (n int, err error) {
 	if q.State == 0 {
 		q.State = Waiting
 	}
-	asked := store.Query{State: q.State, Limit: store.MaxItems, Filter: q.Filter}
-	if err := asked.Check(); err != nil {
+	query := store.Query{State: q.State, Limit: store.MaxItems, Filter: q.Filter}
+	if err := query.Check(); err != nil {
 		return 0, err
 	}
 	for shard := range t.schedules {
-		some, err := t.countShard(ctx, shard, asked)
+		some, err := t.countShard(ctx, shard, query)
 		if n += some; err != nil {
 			return n, err
 		}

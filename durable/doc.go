@@ -7,6 +7,16 @@
 // many processes, on Redis or Valkey; memstore is for tests. The first two are modules of their
 // own; memstore is part of this one.
 //
+// # Terms
+//
+//   - A timer waits until it is due. Then a worker claims it under a lease, and calls the handler.
+//     The worker extends the lease while the handler runs. When the lease expires, another worker
+//     may claim the timer.
+//   - A timer that is scheduled under a key whose timer is leased is the successor of that timer.
+//   - An engine divides the timers into shards, by a hash of the key, and each shard into four
+//     lanes, by a hash of the topic.
+//   - A worker has WorkerOptions.Concurrency slots; each running handler occupies one.
+//
 // # When to use it
 //
 // Use it for work that must happen later even if the process that wants it is no longer running:
@@ -23,10 +33,10 @@
 //     cancelled or replaced, or its attempts are used up. In the last case it becomes a dead
 //     letter, with its body and its last error, until it is requeued or purged.
 //   - Attempts are calls of the handler. A worker that claims a timer and does not call its
-//     handler, because the worker stops or the engine answered too late, gives the attempt back.
-//     There is one exception: a worker dies, is paused or is cut off from the engine, and another
-//     claim gets the timer after the lease has expired. That lease counts as an attempt, because
-//     the engine cannot tell whether the handler was called.
+//     handler, because the worker stops or the engine answered too late, releases it: no attempt is
+//     counted. There is one exception: a worker dies, is paused or is cut off from the engine, and
+//     another claim gets the timer after the lease has expired. That lease counts as an attempt,
+//     because the engine cannot tell whether the handler was called.
 //   - A timer runs exactly once as long as no lease is lost and the engine loses nothing. No
 //     system can promise more: if a machine dies between the handler's last action and its
 //     acknowledgement, the engine must assume that the handler did not act. So handlers must be
@@ -35,13 +45,13 @@
 //     late.
 //   - The result of Cancel is exact: after Cancelled no handler will run; after Running the ctx of
 //     the running handler ends, and neither a retry nor a successor follows it.
-//   - A key has one timer at a time. A timer that is scheduled while the key's timer runs waits
-//     for the end of that run, and never overlaps with it while leases hold.
+//   - A key has one timer at a time. A successor waits for the end of the run, and never overlaps
+//     with it while leases hold.
 //   - When a worker dies, its timers run again within its lease plus one second. Timers that
 //     become due in the meantime, in shards for which it was preferred, run within 3.5 s.
 //   - A topic with many timers does not starve others. Of a worker's slots that become free and go
 //     to a shard, a topic gets at most four in a row while timers of other lanes are due there.
-//     (There are four lanes: two topics may share one.)
+//     Two topics may share a lane.
 //   - Memory is bounded: a worker's by its Concurrency, a scan's by pages.
 //
 // # Schedules
@@ -92,7 +102,7 @@
 // before its end, by its own clock, it ends the handler's ctx, because another worker may run the
 // timer then.
 //
-// # How a worker knows when
+// # How workers find due timers
 //
 // Workers do not poll for timers. Each reply of the engine carries the engine's time and the time
 // when the shard next has something to do; a worker waits for that time on a wheel of package

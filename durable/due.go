@@ -7,7 +7,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// DueCounts answers a CountDue: Counts[i] timers wait and are due from edges[i] until edges[i+1].
+// DueCounts is the result of a CountDue: Counts[i] waiting timers are due from edges[i] until
+// edges[i+1].
 //
 // If Through is zero, all are counted. Otherwise all timers that are due before Through are
 // counted. The count of the bin that contains Through may include later ones and is a lower bound;
@@ -30,17 +31,17 @@ func (t *Timers) CountDue(ctx context.Context, edges []time.Time) (DueCounts, er
 		return DueCounts{}, err
 	}
 	defer cancel()
-	asked := make([]store.Millis, len(edges))
+	bounds := make([]store.Millis, len(edges))
 	for i, at := range edges {
-		asked[i] = store.MillisAt(at)
+		bounds[i] = store.MillisAt(at)
 	}
-	if err := store.CheckEdges(asked); err != nil {
+	if err := store.CheckEdges(bounds); err != nil {
 		return DueCounts{}, err
 	}
 	counts := make([]int, len(edges)-1)
 	var through store.Millis
 	for shard := range t.schedules {
-		got, err := t.store.CountDue(ctx, shard, asked)
+		got, err := t.store.CountDue(ctx, shard, bounds)
 		if err != nil {
 			return DueCounts{}, err
 		}
@@ -52,11 +53,11 @@ func (t *Timers) CountDue(ctx context.Context, edges []time.Time) (DueCounts, er
 			continue
 		}
 		// The other shards need not count bins that the result cannot include.
-		for len(asked) > 1 && asked[len(asked)-2] >= through {
-			asked = asked[:len(asked)-1]
-			counts[len(asked)-1] = 0
+		for len(bounds) > 1 && bounds[len(bounds)-2] >= through {
+			bounds = bounds[:len(bounds)-1]
+			counts[len(bounds)-1] = 0
 		}
-		if len(asked) < 2 {
+		if len(bounds) < 2 {
 			break
 		}
 	}

@@ -30,7 +30,7 @@ type Handler func(ctx context.Context, f Fired) error
 // Fired is a timer that is due.
 type Fired struct {
 	Key   string
-	ID    ID // the same in all attempts: work that was done under it need not be repeated
+	ID    ID // the same in all attempts: the key by which handlers are idempotent
 	Topic string
 	Body  []byte
 	Due   time.Time // by the engine's clock
@@ -38,9 +38,9 @@ type Fired struct {
 	// counts; one that was snoozed, or whose handler was not called, does not.
 	Attempt int
 	// Fence grows with each lease in the timer's shard. A system that receives it with each write
-	// can reject a writer that was paused and is late.
+	// can reject a lower Fence than it has seen: that write comes from a worker that was paused.
 	Fence     uint64
-	LastError string // of the attempt before, if there was one; at most 1 KiB of it
+	LastError string // of the previous attempt, cut to 1 KiB; "" if there was none
 
 	// Schedule is the key of an occurrence's schedule, and Planned its planned time, in UTC.
 	// Jitter, lateness and attempts do not change them.
@@ -50,7 +50,7 @@ type Fired struct {
 
 // RetryAfter returns an error that makes the worker retry after d instead of its backoff. It wraps
 // err. A negative d is 0. A nil err is replaced by an error of this package, because the attempt
-// has failed. After MaxAttempts the timer is a dead letter all the same.
+// has failed. After MaxAttempts attempts the timer becomes a dead letter nevertheless.
 func RetryAfter(d time.Duration, err error) error {
 	if err == nil {
 		err = errors.New("durable: the handler asked for a retry")
@@ -64,8 +64,8 @@ func Snooze(d time.Duration) error {
 	return &verdict{kind: verdictSnooze, after: max(d, 0), err: errors.New("durable: snoozed")}
 }
 
-// Discard makes an error final: the timer becomes a dead letter at once. A nil err is replaced by
-// an error of this package.
+// Discard returns an error that makes the timer a dead letter at once, without further attempts. It
+// wraps err. A nil err is replaced by an error of this package.
 func Discard(err error) error {
 	if err == nil {
 		err = errors.New("durable: discarded by the handler")

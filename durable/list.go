@@ -38,14 +38,14 @@ func (t *Timers) List(ctx context.Context, q Query) iter.Seq2[Info, error] {
 		if q.State == 0 {
 			q.State = Waiting
 		}
-		asked := store.Query{State: q.State, After: q.After, Limit: 1, Filter: q.Filter}
-		if err := asked.Check(); err != nil {
+		query := store.Query{State: q.State, After: q.After, Limit: 1, Filter: q.Filter}
+		if err := query.Check(); err != nil {
 			yield(Info{}, err)
 			return
 		}
 		read := func(ctx context.Context, shard int, after store.Cursor, limit int) (store.Page, error) {
-			asked.After, asked.Limit = after, limit
-			return t.store.List(ctx, shard, asked)
+			query.After, query.Limit = after, limit
+			return t.store.List(ctx, shard, query)
 		}
 		names := workerNames{timers: t}
 		for r, err := range t.merged(ctx, q.After, read, func(r store.Record) store.Millis { return r.At() }, q.Scanned) {

@@ -15,18 +15,17 @@ type WorkerOptions struct {
 	// the name unique. Default: the host's name and the process ID. At most 100 bytes.
 	Name string
 
-	// Concurrency is how many handlers run at once. It also bounds how many timers the worker
-	// claims, and so its memory: at most twice as many timers, one half running with their bodies,
-	// of up to 64 KiB each, and one half with outcomes that are being written. Default 64; 1 to
-	// 100,000. Raise it when handlers wait for other systems, as for HTTP, and when thousands of
-	// timers are due each second: no more than Concurrency run in the time that the engine takes
-	// for a claim.
+	// Concurrency is how many handlers run at once. It also bounds the timers that the worker holds,
+	// and so its memory: up to Concurrency running ones, with bodies of up to 64 KiB each, and as
+	// many whose outcomes are being written. Default 64; 1 to 100,000. Raise it when handlers wait
+	// for other systems, as for HTTP, and when thousands of timers are due each second: no more
+	// than Concurrency run in the time that the engine takes for a claim.
 	Concurrency int
 
 	// Lease is how long a claimed timer belongs to this worker without an extension: if the worker
 	// dies, another runs the timer after that. The lease of a running handler is extended when
 	// half of it has passed. Default 30 s; 100 ms to 24 h. A short lease costs a call every half
-	// lease, and runs timers twice that were merely slow, as on a machine that was paused.
+	// lease, and runs a timer twice when its worker was only slow, as on a machine that was paused.
 	Lease time.Duration
 
 	// MaxAttempts is how often a timer is tried before it becomes a dead letter. A call of the
@@ -47,7 +46,7 @@ type WorkerOptions struct {
 	// OnDead is called with each timer that this worker has dead-lettered and the error of its
 	// last attempt, after the dead letter is written. Each call runs on its own goroutine, up to
 	// Concurrency at once. Dead letters that wait for OnDead count as timers whose outcomes are
-	// being written, so the worker comes to a stop if OnDead does not return. OnDead is not called
+	// being written, so the worker stops claiming if OnDead does not return. OnDead is not called
 	// for timers whose workers died in their last attempt: WorkerStats.DeadLetteredLost counts those.
 	// Nor is it called if the engine's reply to the write was lost, and the dead letter was
 	// requeued, purged, replaced or removed by MaxDead or MaxDeadAge before the worker wrote it

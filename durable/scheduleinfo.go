@@ -59,7 +59,7 @@ type OccurrenceState uint8
 
 // The states of an occurrence.
 const (
-	OccurrencePending   OccurrenceState = iota + 1 // it has not ended: a list does not read its state
+	OccurrencePending   OccurrenceState = iota + 1 // it has not ended; Schedules reads no more than that
 	OccurrenceWaiting                              // for its first attempt, or another
 	OccurrenceRunning                              // it is leased
 	OccurrenceDone                                 // its handler returned nil
@@ -79,7 +79,7 @@ type Occurrence struct {
 	// Requested is "trigger" or "backfill" if a user has requested it; "" if it was planned.
 	Requested string
 	State     OccurrenceState
-	Begun     time.Time // its last attempt, when that was claimed; zero if it waits, or did when it was cancelled
+	Begun     time.Time // when its last attempt was claimed; zero if it waits, or was cancelled while it waited
 	Ended     time.Time // zero if it has not
 	Attempts  int       // 0 in a list, if it has not ended
 	Error     string    // of its last failed attempt; at most 100 bytes

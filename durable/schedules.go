@@ -96,8 +96,8 @@ func (t *Timers) PutSchedule(ctx context.Context, s Schedule) (PutResult, Schedu
 	return result, stored.info(), err
 }
 
-// GetSchedule returns a schedule; [ErrNotFound] if there is none. It costs two concurrent calls to
-// the engine, and one for each of up to ten occurrences that have not ended.
+// GetSchedule returns a schedule, or [ErrNotFound]. It costs two concurrent calls to the engine, and
+// one for each of up to ten occurrences that have not ended.
 func (t *Timers) GetSchedule(ctx context.Context, key string) (ScheduleInfo, error) {
 	ctx, cancel, shard, err := t.beginSchedule(ctx, key)
 	if err != nil {
@@ -128,7 +128,8 @@ func (t *Timers) GetSchedule(ctx context.Context, key string) (ScheduleInfo, err
 
 // PauseSchedule stops a schedule from creating occurrences until [Timers.ResumeSchedule]; existing
 // occurrences run. The note, of at most 256 bytes, says why. A schedule that is paused already
-// keeps the time of its pause, and gets the new note. ErrNotFound if there is no such schedule.
+// keeps the time of its pause, and gets the new note. PauseSchedule returns [ErrNotFound] if there
+// is no such schedule.
 func (t *Timers) PauseSchedule(ctx context.Context, key, note string) error {
 	if len(note) > maxNote {
 		return fmt.Errorf("durable: the note is %d bytes long, must be at most %d", len(note), maxNote)
@@ -238,7 +239,7 @@ func (t *Timers) BackfillSchedule(ctx context.Context, key string, from, to time
 
 // DeleteSchedule removes a schedule with its history. After it has returned without an error no
 // occurrence is created; existing ones remain, and can be removed with [Timers.CancelOccurrences].
-// ErrNotFound if there is no such schedule.
+// DeleteSchedule returns [ErrNotFound] if there is no such schedule.
 func (t *Timers) DeleteSchedule(ctx context.Context, key string) error {
 	return t.changePlan(ctx, key, func(v planView) (*plan, error) {
 		if v.plan == nil {

@@ -49,7 +49,7 @@ func (o Options) withDefaults() (Options, error) {
 // ended, or Options.CallTimeout has passed. A method for a key first waits for any Schedule
 // request for that key whose caller's ctx has ended: at most Options.CallTimeout, within its own
 // timeout. The results hold after a crash as far as the engine promises that: see the package's
-// documentation. Keys and topics are any bytes. A nil ctx panics.
+// documentation. Keys and topics need not be text. A nil ctx panics.
 type Timers struct {
 	store   store.Store
 	options Options
@@ -99,7 +99,7 @@ func (t *Timers) Close() {
 	}()
 }
 
-// Shutdown is Close that waits for the Schedule requests in flight, which end within
+// Shutdown calls Close, and waits for the Schedule requests in flight, which end within
 // Options.CallTimeout. If ctx is done first, it returns ctx's cause. It may be called again.
 func (t *Timers) Shutdown(ctx context.Context) error {
 	if ctx == nil {
@@ -129,8 +129,8 @@ func (t *Timers) begin(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, cancel, nil
 }
 
-// beginKey starts each method for one key, and returns the key's shard. It waits for Schedule
-// requests for the key whose callers have left.
+// beginKey starts each method for one key, and returns the key's shard. It waits for abandoned
+// Schedule requests for the key.
 func (t *Timers) beginKey(ctx context.Context, key string) (_ context.Context, _ context.CancelFunc, shard int, err error) {
 	ctx, cancel, err := t.begin(ctx)
 	if err != nil {
@@ -165,7 +165,7 @@ type Info struct {
 	Body  []byte // nil from List
 
 	State     State
-	Due       time.Time // waiting: when it may run; else when it could have run
+	Due       time.Time // waiting: when it is due; else when it was
 	Attempts  int       // without those released or snoozed
 	LastError string    // of the last attempt that failed; at most 1 KiB of it
 
@@ -210,9 +210,9 @@ func timeOf(m store.Millis) time.Time {
 	return m.Time()
 }
 
-// Get returns a timer, waiting, leased or dead; [ErrNotFound] if there is none, as after its end.
-// The result may be outdated when Get returns. For a leased timer Get also asks the engine for the
-// workers, for at most a second: if that fails, Info.Worker is empty.
+// Get returns a timer in any state, or [ErrNotFound]: a timer that has completed or was cancelled
+// does not exist. The result may be outdated when Get returns. For a leased timer Get also asks the
+// engine for the workers, for at most a second: if that fails, Info.Worker is empty.
 func (t *Timers) Get(ctx context.Context, key string) (Info, error) {
 	ctx, cancel, shard, err := t.beginKey(ctx, key)
 	if err != nil {
@@ -243,7 +243,7 @@ func (t *Timers) Ping(ctx context.Context) error {
 type Stats struct {
 	Shards  int
 	Waiting int
-	Overdue int // of these, due
+	Overdue int // those of Waiting that are due
 	Leased  int
 	Dead    int
 	Dropped uint64 // dead letters that MaxDead or MaxDeadAge removed, ever

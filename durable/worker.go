@@ -15,16 +15,10 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel/keyed"
 )
 
-// Worker runs timers when they are due. Make one with [Timers.NewWorker] and run it with
-// [Worker.Run]. Any number of workers, in any number of processes, share a store, as far as its
-// engine allows that.
-//
-// # How it works
-//
-// One lock guards a worker's state; no call to the engine, no handler and no callback runs under
-// it. Each input — a reply, an event, a wheel's callback when a shard is due, a handler that
-// returns — changes the state under the lock, and dispatchLocked begins the claims for which there
-// is a cause and a free slot.
+// How a worker works. One lock guards its state; no call to the engine, no handler and no callback
+// runs under it. Each input — a reply, an event, a wheel's callback when a shard is due, a handler
+// that returns — changes the state under the lock, and dispatchLocked begins the claims for which
+// there is a cause and a free slot.
 //
 //	heartbeats ──▶ members ──▶ preferred shards ──▶ polls ─┐
 //	                                               events ─┤ horizons
@@ -33,6 +27,10 @@ import (
 //	             ▼                                         │
 //	           ready ──▶ claims ──▶ runs ──▶ outcomes ─────┘
 //	                                 │ leases (wheel): extend at half
+
+// Worker runs timers when they are due. Make one with [Timers.NewWorker] and run it with
+// [Worker.Run]. Any number of workers, in any number of processes, share a store, as far as its
+// engine allows that.
 type Worker struct {
 	store           store.Store
 	handler         Handler
@@ -225,7 +223,7 @@ type WorkerStats struct {
 	Lost             uint64 // leases that another worker got, or that expired
 	Unwritten        uint64 // outcomes that could not be written while the lease held
 	Panics           uint64 // of handlers
-	Repaired         uint64 // records without a state that claims have removed
+	Repaired         uint64 // records of timers in no state, which claims have removed
 	// Late is the delay from a timer's due time to the start of its handler, for each attempt; for
 	// a retry, from the time of the retry. It is measured by the engine's clock as estimated from
 	// replies: the true value, less at most the duration of a reply.
