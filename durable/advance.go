@@ -102,22 +102,22 @@ func (p *plan) waits() bool { return p.state.buffered != 0 || p.state.backlogEnd
 
 // next returns the first planned time after a time; 0 if there is none, or Limit is reached.
 func (p *plan) next(after store.Millis) store.Millis {
-	if p.left() == 0 {
+	if p.remaining() == 0 {
 		return 0
 	}
 	return p.series.next(after)
 }
 
-// left returns how many occurrences Limit leaves.
-func (p *plan) left() int {
+// remaining returns how many occurrences Limit leaves.
+func (p *plan) remaining() int {
 	if p.Limit == 0 {
 		return maxLimit
 	}
-	left := p.Limit - int(p.state.counts.Created)
+	n := p.Limit - int(p.state.counts.Created)
 	if p.state.buffered != 0 {
-		left--
+		n--
 	}
-	return max(left, 0)
+	return max(n, 0)
 }
 
 // advance is the state of [plan.advance].
@@ -148,7 +148,7 @@ func (a *advance) buffered() error {
 // passed goes through the planned times up to now.
 func (a *advance) passed() error {
 	s := &a.state
-	if a.left() == 0 {
+	if a.remaining() == 0 {
 		s.backlogEnd = 0
 		return nil
 	}
@@ -192,7 +192,7 @@ func (a *advance) backlog(n int, times []store.Millis, oldest store.Millis) erro
 	}
 	s.backlogEnd = times[len(times)-1]
 	for _, at := range times {
-		if a.left() == 0 {
+		if a.remaining() == 0 {
 			break
 		}
 		if a.full() {

@@ -48,7 +48,7 @@ func (w *Worker) claimAgainLocked() {
 func (w *Worker) claim(s *shard, c *store.Claim, reserved int) {
 	for failures := 1; ; failures++ {
 		sent := w.now()
-		ctx, cancel := context.WithTimeout(w.calls, s.claimTimeout)
+		ctx, cancel := context.WithTimeout(w.callCtx, s.claimTimeout)
 		got, h, err := w.store.Claim(ctx, s.number, *c)
 		cancel()
 		w.answered("claim", s.number, err)

@@ -29,7 +29,7 @@ func (w *Worker) drain() error {
 		w.mu.Unlock()
 		w.waitIdle(lastWait)
 	}
-	<-w.left
+	<-w.withdrawn
 	w.mu.Lock()
 	w.stopped = true
 	running, dead := w.running, w.onDead+len(w.dead)

@@ -64,7 +64,7 @@ func (w *Worker) heartbeatLoop() {
 	_, err := w.store.Heartbeat(ctx, store.Heartbeat{Worker: w.name})
 	cancel()
 	w.answered("heartbeat", -1, err)
-	close(w.left)
+	close(w.withdrawn)
 	// The others learn that with their next heartbeats. Until then this worker announces due
 	// timers of its shards, as a worker without free slots does.
 	if w.sleep(2 * every) {
@@ -139,8 +139,8 @@ func rank(name string, shard int) uint64 {
 func (w *Worker) subscribe() {
 	for failures := 1; ; failures++ {
 		began := w.now()
-		err := w.store.Subscribe(w.calls, w.event)
-		if w.calls.Err() != nil {
+		err := w.store.Subscribe(w.callCtx, w.event)
+		if w.callCtx.Err() != nil {
 			return
 		}
 		w.answered("subscribe", -1, err)

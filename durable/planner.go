@@ -194,7 +194,7 @@ func (w *Worker) beginOccurrences(s *shard, claim store.SwapClaim, leases []stor
 }
 
 func (w *Worker) swapOnce(s *shard, swaps []store.PlanSwap, claim store.SwapClaim) ([]store.SwapResult, []store.Lease, error) {
-	ctx, cancel := context.WithTimeout(w.calls, w.callTimeout)
+	ctx, cancel := context.WithTimeout(w.callCtx, w.callTimeout)
 	defer cancel()
 	sent := w.now()
 	results, leases, h, err := w.store.SwapPlans(ctx, s.number, swaps, claim)

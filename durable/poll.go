@@ -29,7 +29,7 @@ func (w *Worker) pollLoop() {
 		select {
 		case <-every.C:
 		case <-w.pollNow:
-		case <-w.calls.Done():
+		case <-w.callCtx.Done():
 			return
 		}
 		if w.poll() && !w.sleep(pollPause) {
@@ -136,7 +136,7 @@ func (w *Worker) helpLoop() {
 	for {
 		select {
 		case <-every.C:
-		case <-w.calls.Done():
+		case <-w.callCtx.Done():
 			return
 		}
 		// The machine's clock decides which worker's turn it is. If clocks differ, some turns

@@ -33,7 +33,7 @@ type run struct {
 
 // startLocked calls the handler.
 func (w *Worker) startLocked(r *run) {
-	ctx, cancel := context.WithCancelCause(w.values)
+	ctx, cancel := context.WithCancelCause(w.handlerCtx)
 	r.cancel = cancel
 	w.running++
 	r.shard.running++
@@ -151,7 +151,7 @@ func (w *Worker) nextDeadLocked() {
 	r := w.dead[0]
 	w.dead = slices.Delete(w.dead, 0, 1)
 	w.onDead++
-	go invoke(w.values, func(context.Context, Fired) error {
+	go invoke(w.handlerCtx, func(context.Context, Fired) error {
 		w.options.OnDead(r.fired(), r.err)
 		return nil
 	}, Fired{}, func(err error) {

@@ -104,7 +104,7 @@ func (v *planView) info() ScheduleInfo {
 		}
 		return info
 	}
-	if n := min(10, p.left()); n > 0 {
+	if n := min(10, p.remaining()); n > 0 {
 		info.Next = p.series.upcoming(max(s.cursor, v.now), n)
 	}
 	waits := cmp.Or(s.buffered, p.nextBacklog())

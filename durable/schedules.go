@@ -76,7 +76,7 @@ func (t *Timers) PutSchedule(ctx context.Context, s Schedule) (PutResult, Schedu
 		p.Schedule, p.series, p.problem = s, times, nil
 		if !old.sameTimes(&s) {
 			n := 0
-			if old.problem == nil && old.left() > 0 {
+			if old.problem == nil && old.remaining() > 0 {
 				n, _ = old.series.passed(old.state.cursor, v.now, 1)
 			}
 			p.state.counts.SkippedUpdated += uint64(n)

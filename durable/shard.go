@@ -58,9 +58,9 @@ type horizon struct {
 
 // reply applies the horizon of a reply.
 //
-// Requests to one shard overlap: a poll, a claim and an end at once. Their replies can arrive in
-// another order than that in which the engine processed them, and an older one must not hide the
-// news of a newer one. The engine's clock orders them, to the millisecond; within one millisecond
+// Requests to one shard overlap: a poll, a claim and a write of outcomes. Their replies can arrive
+// in another order than that in which the engine processed them, and an older reply must not hide
+// what a newer one says. The engine's clock orders them, to the millisecond; within one millisecond
 // the earlier due time wins, at the cost of a claim that finds nothing. A request that was sent
 // after a reply had arrived is newer than that reply whatever the clocks say: the engine's clock
 // may have fallen back.

@@ -46,13 +46,13 @@ type Worker struct {
 	born    time.Time   // own times are durations since then
 
 	// Set by Run before its goroutines begin.
-	values      context.Context                  // parent of the handlers' contexts
-	calls       context.Context                  // for calls to the engine; ends when the worker has stopped
+	handlerCtx  context.Context                  // parent of the handlers' contexts
+	callCtx     context.Context                  // for calls to the engine; ends when the worker has stopped
 	shardTimers *keyed.Table[int, struct{}]      // when each shard is next due
 	leases      *keyed.Table[store.Holder, *run] // when each lease must be extended
 	leaving     context.Context                  // ends when Run's ctx does, or the store is closed
 	leave       context.CancelFunc
-	left        chan struct{} // closed after the last heartbeat, which withdraws this worker
+	withdrawn   chan struct{} // closed after the last heartbeat, which withdraws this worker
 	pollNow     chan struct{} // holds one token: a poll is wanted before its time
 	group       sync.WaitGroup
 
@@ -98,7 +98,7 @@ func (t *Timers) NewWorker(h Handler, o WorkerOptions) (*Worker, error) {
 		name:            o.Name + "-" + hex.EncodeToString(id[:4]),
 		log:             t.options.Logger,
 		born:            time.Now(),
-		left:            make(chan struct{}),
+		withdrawn:       make(chan struct{}),
 		pollNow:         make(chan struct{}, 1),
 		shards:          make([]shard, t.store.Shards()),
 		idle:            make(chan struct{}),
@@ -134,11 +134,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.started.Swap(true) {
 		return errors.New("durable: Run was called twice")
 	}
-	w.values = context.WithoutCancel(ctx)
+	w.handlerCtx = context.WithoutCancel(ctx)
 	w.leaving, w.leave = context.WithCancel(ctx)
 	defer w.leave()
 	var endCalls context.CancelFunc
-	w.calls, endCalls = context.WithCancel(w.values)
+	w.callCtx, endCalls = context.WithCancel(w.handlerCtx)
 	defer endCalls()
 
 	shardTimers, err := keyed.New(w.shardDue, timingwheel.Options{Workers: 1, Shards: 1})
@@ -158,7 +158,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.group.Go(w.subscribe)
 
 	<-w.leaving.Done()
-	left := w.drain()
+	err = w.drain()
 	endCalls()
 	forever := context.Background() // neither waits longer than its running callbacks
 	_, _ = shardTimers.Shutdown(forever, timingwheel.Discard)
@@ -167,7 +167,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.closed.Load() {
 		return ErrClosed
 	}
-	return left
+	return err
 }
 
 // now returns the own time.
@@ -175,16 +175,16 @@ func (w *Worker) now() time.Duration { return time.Since(w.born) }
 
 // call returns a context for a call to the engine.
 func (w *Worker) call() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(w.calls, w.callTimeout)
+	return context.WithTimeout(w.callCtx, w.callTimeout)
 }
 
-// answered records the result of a call, and reports whether the requested change was made.
+// answered records the result of a call, and reports whether the engine has applied the change.
 func (w *Worker) answered(name string, shard int, err error) bool {
 	if errors.Is(err, ErrClosed) {
 		w.closed.Store(true)
 		w.leave()
 	}
-	if w.calls.Err() == nil {
+	if w.callCtx.Err() == nil {
 		w.health.report(name, shard, err)
 	}
 	return applied(err)
@@ -197,7 +197,7 @@ func (w *Worker) sleep(d time.Duration) bool {
 	select {
 	case <-t.C:
 		return true
-	case <-w.calls.Done():
+	case <-w.callCtx.Done():
 		return false
 	}
 }
@@ -223,7 +223,7 @@ type WorkerStats struct {
 	Lost             uint64 // leases that another worker got, or that expired
 	Unwritten        uint64 // outcomes that could not be written while the lease held
 	Panics           uint64 // of handlers
-	Repaired         uint64 // records of timers in no state, which claims have removed
+	Repaired         uint64 // inconsistent entries that claims have removed, after an engine lost writes
 	// Late is the delay from a timer's due time to the start of its handler, for each attempt; for
 	// a retry, from the time of the retry. It is measured by the engine's clock as estimated from
 	// replies: the true value, less at most the duration of a reply.
