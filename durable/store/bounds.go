@@ -53,14 +53,15 @@ var (
 // Limits bound the contents of a store. They apply to each shard, and are not stored: processes
 // that share a store should use the same limits.
 type Limits struct {
-	// MaxPending bounds the waiting and leased timers of each shard; a successor counts. Beyond
-	// it, a new timer is Refused if its key is neither waiting nor leased, even if it is dead; a
-	// successor and a Requeue are not. Default 0: no bound but the engine's.
+	// MaxPending bounds the waiting and leased timers of each shard, including successors and
+	// plans. At the bound, Schedule answers Refused for a key that is neither waiting nor leased,
+	// even if it has a dead letter. A successor and a Requeue are never refused. Default 0: no
+	// bound except the engine's.
 	MaxPending int
 	// MaxDead bounds the dead letters of each shard: the oldest are removed, and counted as
 	// Dropped. Default 10,000.
 	MaxDead int
-	// MaxDeadAge is the least time that a dead letter is kept. Default 0: forever.
+	// MaxDeadAge is the minimum time for which a dead letter is kept. Default 0: forever.
 	MaxDeadAge time.Duration
 }
 
@@ -154,9 +155,10 @@ func due(at Millis, after time.Duration, now Millis) Millis {
 	return After(now, after)
 }
 
-// After returns d after now, rounded up, at most MaxMillis. If d is positive, an engine passes its
-// present rounded up: otherwise a timer could be early, and a lease could end early, by a fraction
-// of a millisecond. If d is zero or less, it passes its present rounded down, which is at once.
+// After returns the time d after now, rounded up, at most MaxMillis. If d is positive, an engine
+// passes its present rounded up: otherwise a timer could be early, and a lease could end early, by
+// a fraction of a millisecond. If d is zero or less, it passes its present rounded down, so that
+// the timer is due at once.
 func After(now Millis, d time.Duration) Millis { return min(now+MillisOf(d), MaxMillis) }
 
 // CutError cuts the text of an error to MaxError bytes, at a character boundary.

@@ -8,20 +8,20 @@
 // # The lifecycle of a timer
 //
 //	Schedule ─────────────▶ waiting ◀── Requeue ── dead
-//	   Cancel: gone            │ Claim, when due        ▲
-//	                           ▼                        │ DeadLetter, or a lease that ran out
-//	         gone ◀─ Done ── leased ────────────────────┘ in the last attempt
+//	   Cancel: removed         │ Claim, when due        ▲
+//	                           ▼                        │ DeadLetter, or an expired lease
+//	      removed ◀─ Done ── leased ────────────────────┘ in the last attempt
 //	                           │ Retry, Snooze, Release
 //	                           ▼
 //	                        waiting
 //
-// A timer is in exactly one of these three states, or removed; that holds after any crash, and its
-// body is stored only there. A timer that is scheduled under the key of a leased timer is that
-// timer's successor: it has no state of its own until the run ends, and waits then.
+// A timer is in exactly one of these three states, or removed, even after a crash, and its body is
+// stored once. A timer that is scheduled under the key of a leased timer is that timer's successor:
+// it has no state of its own until the run ends, and then waits.
 //
 // # Shards
 //
-// A store is divided into shards, by a hash of the key ([ShardOf]). Each call is about one shard.
+// A store is divided into shards, by a hash of the key ([ShardOf]). Each call applies to one shard.
 // It is atomic for each of its items, not for all of them together. A shard's waiting timers are
 // in [Lanes] lanes, by a hash of the topic ([LaneOf]), so that one topic cannot starve the others.
 //
@@ -29,9 +29,8 @@
 //
 // Only the engine's clock counts, in whole milliseconds ([Millis]). Nothing happens before the
 // requested time: deadlines are rounded up, and so is the present from which they are counted; the
-// present with which they are compared is rounded down. Each reply about a shard carries its
-// [Horizon]: the engine's time, and when the shard next has something to do. So workers need not
-// poll.
+// present with which they are compared is rounded down. The replies of most calls carry the shard's
+// [Horizon]: the engine's time, and when the shard next has work. So workers need not poll.
 //
 // # Leases
 //

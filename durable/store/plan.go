@@ -143,8 +143,8 @@ const (
 // ends the lease.
 type PlanSwap struct {
 	Key string // of the plan
-	// Expected is the ID that the plan must have; zero: it must not exist. ID is its new ID, which must
-	// be unused: so each swap makes all others fail that were prepared before it. The zero ID
+	// Expected is the ID that the plan must have; zero: it must not exist. ID is its new ID, which
+	// must be unused, so that a swap makes all swaps fail that were prepared before it. The zero ID
 	// removes the plan and its History; the swap's other fields are then ignored.
 	Expected, ID ID
 	Body         []byte
@@ -158,8 +158,8 @@ type PlanSwap struct {
 	Entries []Entry
 }
 
-// SwapClaim requests leases on occurrences that swaps create, so that these need not be claimed. The
-// zero SwapClaim requests none.
+// SwapClaim requests leases on occurrences that swaps create, so that no further call need claim
+// them. The zero SwapClaim requests none.
 type SwapClaim struct {
 	// Token is drawn for this call, by NewToken. A call that is repeated because its reply was
 	// lost has the same Token, and gets those of its leases that still hold, whatever the results
@@ -172,16 +172,16 @@ type SwapClaim struct {
 }
 
 // Check refuses a SwapClaim that is out of bounds.
-func (t SwapClaim) Check() error {
+func (c SwapClaim) Check() error {
 	switch {
-	case t == SwapClaim{}:
+	case c == SwapClaim{}:
 		return nil
-	case t.Max < 0 || t.Max > MaxItems:
-		return fmt.Errorf("durable: SwapClaim.Max is %d, must be 0 to %d", t.Max, MaxItems)
-	case t.Token == Token{}:
+	case c.Max < 0 || c.Max > MaxItems:
+		return fmt.Errorf("durable: SwapClaim.Max is %d, must be 0 to %d", c.Max, MaxItems)
+	case c.Token == Token{}:
 		return errors.New("durable: SwapClaim.Token is zero, must be drawn for the call")
-	case t.Lease < MinLease || t.Lease > MaxLease:
-		return fmt.Errorf("durable: SwapClaim.Lease is %v, must be %v to %v", t.Lease, MinLease, MaxLease)
+	case c.Lease < MinLease || c.Lease > MaxLease:
+		return fmt.Errorf("durable: SwapClaim.Lease is %v, must be %v to %v", c.Lease, MinLease, MaxLease)
 	}
 	return nil
 }

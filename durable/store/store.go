@@ -7,8 +7,8 @@ import (
 
 // Store keeps timers. All methods are safe for concurrent use. Methods with a shard accept only
 // items of that shard ([ShardOf]), at most [MaxItems] of them, and return one result for each, in
-// the same order. The caller has checked the items ([Entry.Check] and its like), so an engine need
-// not.
+// the same order. The caller has checked the items with their Check methods, such as [Entry.Check],
+// so an engine need not.
 //
 // A method that changes something returns once the change is as durable as the engine promises.
 // If it returns an error it changed nothing, except with [ErrUnsure]: each of the items may have
@@ -56,7 +56,7 @@ type Store interface {
 
 	// SwapPlans changes plans, in order, each atomically; see [PlanSwap]. It can lease the
 	// occurrences that it creates to the caller; see [SwapClaim].
-	SwapPlans(ctx context.Context, shard int, swaps []PlanSwap, take SwapClaim) ([]SwapResult, []Lease, Horizon, error)
+	SwapPlans(ctx context.Context, shard int, swaps []PlanSwap, c SwapClaim) ([]SwapResult, []Lease, Horizon, error)
 
 	// Plans returns the plans after a key, ordered by key, with their bodies: at most limit of
 	// them, and at most [MaxClaim] bytes together unless it is one plan. If there are more plans
@@ -69,14 +69,15 @@ type Store interface {
 	// fences, as far as the claim has capacity. It also applies MaxDead and MaxDeadAge.
 	Claim(ctx context.Context, shard int, c Claim) (Claimed, Horizon, error)
 
-	// Extend makes leases, including expired ones, end lease from now, and returns the new end.
+	// Extend renews leases, including expired ones: each then ends after the duration lease from
+	// the engine's present. Extend returns that end.
 	Extend(ctx context.Context, shard int, holders []Holder, lease time.Duration) ([]ExtendResult, Millis, error)
 
 	// End ends runs, each with its outcome.
-	End(ctx context.Context, shard int, ends []Outcome) ([]EndResult, Horizon, error)
+	End(ctx context.Context, shard int, outcomes []Outcome) ([]EndResult, Horizon, error)
 
-	// Horizons returns the horizons of shards, in order. It is cheap. A shard that cannot be read does
-	// not hide the others: if some have answered, Horizons returns the error together with the
+	// Horizons returns the horizons of shards, in order. It is cheap. A shard that cannot be read
+	// does not hide the others: if some have answered, Horizons returns the error together with the
 	// horizons, in which a Now of 0 marks an unknown one, and does not wait for the rest until ctx
 	// ends. If none has answered, it returns nil and the error.
 	Horizons(ctx context.Context, shards []int) ([]Horizon, error)

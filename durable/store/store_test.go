@@ -10,7 +10,7 @@ import (
 )
 
 // The shards and lanes of keys and topics are part of the engines' formats.
-func TestPlacesNeverChange(t *testing.T) {
+func TestShardsAndLanesNeverChange(t *testing.T) {
 	require.Equal(t, 14, ShardOf("", 16))
 	require.Equal(t, 8, ShardOf("a", 16))
 }

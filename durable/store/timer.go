@@ -36,9 +36,9 @@ func MillisOf(d time.Duration) Millis {
 // Handlers use it to be idempotent.
 type ID [16]byte
 
-// Token identifies a claim: a hash of the worker's name, and a random half. It tells one holder of
-// a lease from another even if an engine that lost writes issues a fence twice, and it identifies
-// the worker.
+// Token identifies a claim: half of it is a hash of the worker's name, and half is random. It tells
+// one holder of a lease from another even if an engine that lost writes issues a fence twice, and
+// it identifies the worker.
 type Token [16]byte
 
 // NewID returns a random ID.
@@ -54,7 +54,7 @@ func NewToken(worker string) (t Token) {
 	return t
 }
 
-// HashOfWorker returns the common part of a worker's tokens.
+// HashOfWorker returns the half that all tokens of a worker share.
 func HashOfWorker(name string) uint64 { return hash(name) }
 
 // Worker returns the hash of the name of the worker that drew t.
@@ -93,8 +93,8 @@ type Record struct {
 	Body  []byte // nil from List
 
 	State     State
-	Due       Millis // waiting: when it may be claimed; else when it could be
-	Attempts  int    // claims that count; those given back or snoozed do not
+	Due       Millis // waiting: when it may be claimed; else when it could
+	Attempts  int    // claims that count; those released or snoozed do not
 	LastError string // of the last attempt that failed; an expired lease does not change it
 
 	LeaseEnd     Millis // leased
@@ -284,9 +284,9 @@ var outcomeNames = [...]string{"", "done", "retry", "snooze", "release", "dead-l
 
 func (k OutcomeKind) String() string { return nameOf("OutcomeKind", outcomeNames[:], uint8(k)) }
 
-// Outcome ends a run. If the timer was cancelled during the run it is removed, whatever the kind.
-// If it has a successor, that waits, and the timer itself is removed, cancelled or not. The result
-// tells which of these applied.
+// Outcome is how a run ends. If the timer was cancelled during the run, it is removed, whatever the
+// kind. If it has a successor, the successor waits, and the timer itself is removed, cancelled or
+// not. The result tells which of these applied.
 type Outcome struct {
 	Holder
 	Kind  OutcomeKind
@@ -309,7 +309,7 @@ var endResultNames = [...]string{"", "ended", "lost", "cancelled", "replaced"}
 
 func (r EndResult) String() string { return nameOf("EndResult", endResultNames[:], uint8(r)) }
 
-// Horizon is the time when a shard next has something to do, by the engine's clock.
+// Horizon tells when a shard next has work, by the engine's clock.
 type Horizon struct {
 	Now          Millis
 	NextDue      Millis // the earliest of its waiting timers; 0: none waits
@@ -343,7 +343,7 @@ type Stats struct {
 type EventKind uint8
 
 const (
-	// Earlier means that the shard has something to do at Due, earlier than before.
+	// Earlier means that the shard next has work at Due, earlier than before.
 	Earlier EventKind = iota + 1
 	// Busy means that a worker has no free slot for timers that are due in the shard.
 	Busy
