@@ -127,7 +127,7 @@ func (r *rigged) record(key string) (record store.Record) {
 
 // holderNow is the present holder of a key.
 func (r *rigged) holderNow(key string) (h store.Holder) {
-	r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) { h = t.Holding() })
+	r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) { h = t.Holder() })
 	return h
 }
 

@@ -173,7 +173,7 @@ var runFaults = []fault{
 	{name: "a cancelled run takes a later successor along", found: []string{"D4 D8 Cancel"}, rig: func(r *rigged) {
 		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) {
-				if t.Cancelled && t.Holding() == e.Holder {
+				if t.Cancelled && t.Holder() == e.Holder {
 					t.Successor = nil
 				}
 			})
@@ -193,7 +193,7 @@ var runFaults = []fault{
 	{name: "a retry goes before the successor", found: []string{"D8 a successor waits", "D8 a timer that"}, rig: func(r *rigged) {
 		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) {
-				if e.Kind == store.Retry && t.State == store.Leased && t.Holding() == e.Holder {
+				if e.Kind == store.Retry && t.State == store.Leased && t.Holder() == e.Holder {
 					t.Successor = nil
 				}
 			})

@@ -59,7 +59,7 @@ func takesMore(which func(store.Record) bool) func(*rigged) {
 					s.Fence++
 					timer.State, timer.Fence, timer.Token, timer.Attempts = store.Leased, s.Fence, t.Token, timer.Attempts+1
 					timer.LeaseEnd = r.ms() + store.MillisOf(t.Lease)
-					leases = append(leases, store.Lease{Holder: timer.Holding(), ID: timer.ID, Topic: timer.Topic, Body: timer.Body, Due: timer.Due, Attempt: timer.Attempts, End: timer.LeaseEnd})
+					leases = append(leases, store.Lease{Holder: timer.Holder(), ID: timer.ID, Topic: timer.Topic, Body: timer.Body, Due: timer.Due, Attempt: timer.Attempts, End: timer.LeaseEnd})
 				})
 			}
 		}

@@ -22,15 +22,15 @@ import (
 // It returns an error if a caller breaks the contract of store.Store: too many items, a key of
 // another shard, or an argument that a Check method refuses.
 //
-// The exported fields are for storetest, which breaks the store through them to see that its tests
-// notice.
+// The exported fields are for storetest: its tests inject faults through them, and check that the
+// suite finds these.
 type Store struct {
 	Limits store.Limits
 	Now    func() time.Time
 
 	Mu     sync.Mutex
 	Parts  []Shard // guarded by Mu
-	Quiet  bool    // guarded by Mu: events get lost
+	Quiet  bool    // guarded by Mu: events are lost
 	Closed bool    // guarded by Mu
 	roster roster.Roster
 	subs   map[*subscriber]bool // guarded by Mu
@@ -150,8 +150,8 @@ func (o *Store) schedule(s *Shard, now moment, e store.Entry) store.Receipt {
 	if old != nil && e.IfAbsent {
 		return store.Receipt{Kind: store.Exists}
 	}
-	pends := old != nil && old.State != store.Dead
-	if o.Limits.MaxPending > 0 && !pends && s.Pending() >= o.Limits.MaxPending {
+	pending := old != nil && old.State != store.Dead
+	if o.Limits.MaxPending > 0 && !pending && s.Pending() >= o.Limits.MaxPending {
 		return store.Receipt{Kind: store.Refused}
 	}
 	due := e.At
@@ -212,7 +212,7 @@ func (o *Store) Cancel(ctx context.Context, n int, keys []string) ([]store.Cance
 			results[i] = store.Cancelled
 		default:
 			t.Cancelled, t.Successor = true, nil
-			o.publish(store.Event{Kind: store.CancelRun, Shard: n, Holder: t.Holding()})
+			o.publish(store.Event{Kind: store.CancelRun, Shard: n, Holder: t.Holder()})
 			results[i] = store.Running
 		}
 	}
@@ -314,8 +314,8 @@ func byLeaseEnd(t *Timer) store.Millis { return t.LeaseEnd }
 func byDeath(t *Timer) store.Millis    { return t.Died }
 func all(*Timer) bool                  { return true }
 
-// Holding returns the Holder of t's lease.
-func (t *Timer) Holding() store.Holder {
+// Holder returns the holder of t's lease.
+func (t *Timer) Holder() store.Holder {
 	return store.Holder{Key: t.Key, Fence: t.Fence, Token: t.Token}
 }
 

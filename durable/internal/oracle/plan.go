@@ -11,8 +11,8 @@ import (
 )
 
 // SwapPlans changes plans.
-func (o *Store) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
-	err := take.Check()
+func (o *Store) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, c store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+	err := c.Check()
 	keys := make([]string, len(swaps))
 	for i, p := range swaps {
 		err = cmp.Or(err, p.Check())
@@ -38,13 +38,13 @@ func (o *Store) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, ta
 		for _, e := range p.Entries {
 			t := s.Timers[e.Key]
 			switch {
-			case t == nil || take.Max == 0 || p.ID == store.ID{}:
-			case t.State == store.Leased && t.Token == take.Token:
+			case t == nil || c.Max == 0 || p.ID == store.ID{}:
+			case t.State == store.Leased && t.Token == c.Token:
 				if !slices.ContainsFunc(leases, func(l store.Lease) bool { return l.Key == t.Key }) {
 					leases = append(leases, t.lease())
 				}
-			case !exist[e.Key] && t.Due <= now.ms && len(leases) < take.Max:
-				leases = append(leases, s.lease(t, now, take.Token, take.Lease))
+			case !exist[e.Key] && t.Due <= now.ms && len(leases) < c.Max:
+				leases = append(leases, s.lease(t, now, c.Token, c.Lease))
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func (o *Store) swap(s *Shard, now moment, p store.PlanSwap) store.SwapResult {
 	if old != nil {
 		t.History = old.History
 	}
-	if p.Wake != store.WakeNever && wakes(t) > p.Seen {
+	if p.Wake != store.WakeNever && selectedEnds(t) > p.Seen {
 		t.wake(now)
 	}
 	s.Timers[p.Key] = t
@@ -85,8 +85,8 @@ func (o *Store) swap(s *Shard, now moment, p store.PlanSwap) store.SwapResult {
 	return store.Swapped
 }
 
-// wakes counts the ends that a plan's Wake selects.
-func wakes(t *Timer) uint64 {
+// selectedEnds returns the number of ends that a plan's Wake selects.
+func selectedEnds(t *Timer) uint64 {
 	if t.Wake == store.WakeOnDead {
 		return t.History.Dead
 	}

@@ -28,7 +28,7 @@ func (o *Store) Claim(ctx context.Context, n int, c store.Claim) (store.Claimed,
 		return answer, s.horizon(now), nil
 	}
 	before := s.horizon(now)
-	answer.DeadLettered = s.endLost(now, c.MaxAttempts)
+	answer.DeadLettered = s.endExpired(now, c.MaxAttempts)
 	o.dropDead(s, now)
 	plans := s.choosePlans(now, c)
 	for _, t := range append(plans, s.choose(now, c)...) {
@@ -44,15 +44,15 @@ func (s *Shard) lease(t *Timer, now moment, token store.Token, length time.Durat
 	return t.lease()
 }
 
-// ranOut returns the expired leases.
-func (s *Shard) ranOut(now moment) []*Timer {
+// expired returns the expired leases.
+func (s *Shard) expired(now moment) []*Timer {
 	return s.sorted(store.Leased, byLeaseEnd, func(t *Timer) bool { return t.LeaseEnd <= now.ms })
 }
 
-// endLost ends the runs whose leases expired and that are not leased again, and returns how many
+// endExpired ends the runs whose leases expired and that are not leased again, and returns how many
 // became dead letters.
-func (s *Shard) endLost(now moment, maxAttempts int) (deadLettered int) {
-	for _, t := range s.ranOut(now) {
+func (s *Shard) endExpired(now moment, maxAttempts int) (deadLettered int) {
+	for _, t := range s.expired(now) {
 		switch {
 		case t.Cancelled:
 			s.note(t, store.OccurrenceCancelled, now)
@@ -69,7 +69,7 @@ func (s *Shard) endLost(now moment, maxAttempts int) (deadLettered int) {
 	return deadLettered
 }
 
-// leave removes t from its state. If it has a successor, that waits.
+// leave removes t from its state. If t has a successor, the successor waits.
 func (s *Shard) leave(t *Timer) {
 	delete(s.Timers, t.Key)
 	if t.Successor != nil {
@@ -106,7 +106,7 @@ func (o *Store) dropDead(s *Shard, now moment) {
 func (s *Shard) choosePlans(now moment, c store.Claim) []*Timer {
 	isPlan := func(t *Timer) bool { return store.IsPlan(t.Key) }
 	due := s.sorted(store.Waiting, byDue, func(t *Timer) bool { return isPlan(t) && t.Due <= now.ms })
-	all := append(slices.DeleteFunc(s.ranOut(now), func(t *Timer) bool { return !isPlan(t) }), due...)
+	all := append(slices.DeleteFunc(s.expired(now), func(t *Timer) bool { return !isPlan(t) }), due...)
 	size := 0
 	for i, t := range all {
 		if size += len(t.Body); i == c.Plans || size > c.MaxBytes && i > 0 {
@@ -119,7 +119,7 @@ func (s *Shard) choosePlans(now moment, c store.Claim) []*Timer {
 // choose returns the timers that a claim leases: in turn from the lanes, and from the expired
 // leases.
 func (s *Shard) choose(now moment, c store.Claim) []*Timer {
-	ranOut := slices.DeleteFunc(s.ranOut(now), func(t *Timer) bool { return store.IsPlan(t.Key) })
+	expired := slices.DeleteFunc(s.expired(now), func(t *Timer) bool { return store.IsPlan(t.Key) })
 	queues := make([][]*Timer, 0, store.Lanes+1)
 	for i := range store.Lanes {
 		lane := (c.FirstLane + i) % store.Lanes
@@ -128,9 +128,9 @@ func (s *Shard) choose(now moment, c store.Claim) []*Timer {
 		}))
 	}
 	if c.FirstLane == store.Lanes {
-		queues = slices.Insert(queues, 0, ranOut)
+		queues = slices.Insert(queues, 0, expired)
 	} else {
-		queues = append(queues, ranOut)
+		queues = append(queues, expired)
 	}
 	var chosen []*Timer
 	size := 0
@@ -164,7 +164,7 @@ func byFence(t *Timer) store.Millis { return store.Millis(t.Fence) }
 
 func (t *Timer) lease() store.Lease {
 	return store.Lease{
-		Holder: t.Holding(), ID: t.ID, Topic: t.Topic, Body: bytes.Clone(t.Body), Due: t.Due,
+		Holder: t.Holder(), ID: t.ID, Topic: t.Topic, Body: bytes.Clone(t.Body), Due: t.Due,
 		Attempt: t.Attempts, LastError: t.LastError, End: t.LeaseEnd, History: t.history(),
 	}
 }
@@ -209,9 +209,9 @@ func (o *Store) Extend(ctx context.Context, n int, holders []store.Holder, lease
 }
 
 // End ends runs.
-func (o *Store) End(ctx context.Context, n int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
-	keys := make([]string, len(ends))
-	for i, e := range ends {
+func (o *Store) End(ctx context.Context, n int, outcomes []store.Outcome) ([]store.EndResult, store.Horizon, error) {
+	keys := make([]string, len(outcomes))
+	for i, e := range outcomes {
 		if e.Kind < store.Done || e.Kind > store.DeadLetter {
 			return nil, store.Horizon{}, fmt.Errorf("durable: Outcome.Kind is %v", e.Kind)
 		}
@@ -223,8 +223,8 @@ func (o *Store) End(ctx context.Context, n int, ends []store.Outcome) ([]store.E
 	}
 	defer o.Mu.Unlock()
 	before := s.horizon(now)
-	results := make([]store.EndResult, len(ends))
-	for i, e := range ends {
+	results := make([]store.EndResult, len(outcomes))
+	for i, e := range outcomes {
 		results[i] = store.EndLost
 		if t := s.heldBy(e.Holder); t != nil {
 			results[i] = s.end(t, e, now)
