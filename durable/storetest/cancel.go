@@ -48,11 +48,11 @@ func cancelAbsent(f *fixture) {
 	f.Equal([]store.CancelResult{store.NotFound}, f.cancel("done"))
 }
 
-// ways are the kinds of End, by which a run can end.
-var ways = []store.OutcomeKind{store.Done, store.Retry, store.Snooze, store.Release, store.DeadLetter}
+// outcomeKinds are the kinds of outcomes with which End can end a run.
+var outcomeKinds = []store.OutcomeKind{store.Done, store.Retry, store.Snooze, store.Release, store.DeadLetter}
 
 func cancelLeased(f *fixture) {
-	for _, way := range ways {
+	for _, kind := range outcomeKinds {
 		f.putAll("a")
 		l := f.claimOne("a")
 		for range 2 {
@@ -64,10 +64,10 @@ func cancelLeased(f *fixture) {
 		}
 		f.Empty(f.claim(1))
 		f.verify()
-		f.ended(l, way)
+		f.ended(l, kind)
 		f.absent("a")
-		f.Empty(f.claim(1), "D4: it runs again after %v", way)
-		f.Equal(store.EndLost, f.end(store.Outcome{Holder: l.Holder, Kind: way}))
+		f.Empty(f.claim(1), "D4: it runs again after %v", kind)
+		f.Equal(store.EndLost, f.end(store.Outcome{Holder: l.Holder, Kind: kind}))
 		f.empty()
 	}
 }

@@ -16,8 +16,8 @@ var deadTests = []test{
 	{"D9 MaxDead and MaxDeadAge: whichever drops more", checkWith(Options{Shards: 1, Limits: store.Limits{MaxDead: 2, MaxDeadAge: time.Hour}}, maxDeadAndAge)},
 }
 
-// kill makes a dead letter of an overdue timer.
-func (f *fixture) kill(key string) {
+// deadLetter schedules an overdue timer and makes it a dead letter.
+func (f *fixture) deadLetter(key string) {
 	f.Helper()
 	f.putAll(key)
 	f.ended(f.claimOne(key), store.DeadLetter)
@@ -29,10 +29,10 @@ func requeueDead(f *fixture) {
 	f.ended(f.claimOne("a"), store.DeadLetter)
 	dead := f.get("a")
 	f.Equal(2, dead.Attempts)
-	before := f.look(0)
+	before := f.readHorizon(0)
 	f.Equal([]store.RequeueResult{store.Requeued, store.RequeueExists}, f.requeue("a", "a"))
 	r := f.get("a")
-	f.counted(r.Due, 0, before, f.look(0))
+	f.counted(r.Due, 0, before, f.readHorizon(0))
 	dead.State, dead.Died, dead.Attempts, dead.Due = store.Waiting, 0, 0, r.Due
 	f.Equal(dead, r)
 	f.verify()
@@ -46,7 +46,7 @@ func requeueDead(f *fixture) {
 func requeueRefused(f *fixture) {
 	f.putAll("leased")
 	f.claimOne("leased")
-	f.kill("dead")
+	f.deadLetter("dead")
 	f.putAll("waiting")
 	old := []store.Record{f.get("leased"), f.get("waiting")}
 	f.Equal([]store.RequeueResult{store.RequeueExists, store.RequeueExists, store.Requeued, store.RequeueAbsent},
@@ -58,9 +58,9 @@ func requeueRefused(f *fixture) {
 func purgeDead(f *fixture) {
 	f.putAll("leased")
 	f.claimOne("leased")
-	f.kill("a")
-	f.kill("b")
-	f.kill("c")
+	f.deadLetter("a")
+	f.deadLetter("b")
+	f.deadLetter("c")
 	f.putAll("waiting")
 	f.Equal(2, f.purge("a", "leased", "waiting", "absent", "b", "a"))
 	f.absent("a", "b")
@@ -80,11 +80,11 @@ func maxDead(f *fixture) {
 		return keys
 	}
 	for _, key := range []string{"z", "y", "x"} {
-		f.kill(key)
+		f.deadLetter(key)
 		f.advance(time.Second)
 	}
 	f.Equal([]string{"z", "y", "x"}, deadKeys())
-	f.kill("a")
+	f.deadLetter("a")
 	f.Equal([]string{"y", "x", "a"}, deadKeys())
 	f.absent("z")
 	f.Equal(uint64(1), f.stats(0).Dropped)
@@ -109,9 +109,9 @@ func maxDead(f *fixture) {
 }
 
 func maxDeadAge(f *fixture) {
-	f.kill("a")
+	f.deadLetter("a")
 	f.advance(30 * time.Minute)
-	f.kill("b")
+	f.deadLetter("b")
 	f.advance(29 * time.Minute)
 	f.Empty(f.claim(1))
 	f.Equal(2, f.stats(0).Dead)
@@ -127,7 +127,7 @@ func maxDeadAge(f *fixture) {
 	if !f.Frozen {
 		return
 	}
-	f.kill("c")
+	f.deadLetter("c")
 	f.advance(time.Hour) // the minimum time for which it is kept
 	f.Empty(f.claim(1))
 	f.Equal(store.Dead, f.get("c").State)
@@ -137,9 +137,9 @@ func maxDeadAge(f *fixture) {
 }
 
 func maxDeadAndAge(f *fixture) {
-	f.kill("a")
+	f.deadLetter("a")
 	f.advance(30 * time.Minute)
-	f.kill("b")
+	f.deadLetter("b")
 	f.schedule(entry("c"), entry("d"))
 	leases := f.claim(2)
 	f.advance(31 * time.Minute) // a is too old now, and two are too many

@@ -33,7 +33,7 @@ func endDone(f *fixture) {
 func (f *fixture) endWith(e store.Entry, kind store.OutcomeKind, delay time.Duration, text string) (r store.Record, before store.Horizon) {
 	f.Helper()
 	l := f.claimOne("a")
-	before = f.look(0)
+	before = f.readHorizon(0)
 	f.Equal(store.Ended, f.end(store.Outcome{Holder: l.Holder, Kind: kind, Delay: delay, Error: text}))
 	r = f.get("a")
 	f.Equal(store.Record{
@@ -48,7 +48,7 @@ func endRetry(f *fixture) {
 	f.put(e)
 	for i, d := range []time.Duration{0, -time.Second, 1, time.Millisecond, time.Millisecond + 1, time.Minute} {
 		r, before := f.endWith(e, store.Retry, d, name("error", i))
-		f.counted(r.Due, d, before, f.look(0))
+		f.counted(r.Due, d, before, f.readHorizon(0))
 		f.Equal(i+1, r.Attempts)
 		f.Equal(name("error", i), r.LastError)
 		if d > 0 {
@@ -73,7 +73,7 @@ func endSnooze(f *fixture) {
 	f.endWith(e, store.Retry, 0, "failed")
 	for _, d := range []time.Duration{time.Minute, 1, 0} {
 		r, before := f.endWith(e, store.Snooze, d, "ignored")
-		f.counted(r.Due, d, before, f.look(0))
+		f.counted(r.Due, d, before, f.readHorizon(0))
 		f.Equal(1, r.Attempts)
 		f.Equal("failed", r.LastError)
 		if d > 0 {
@@ -108,11 +108,11 @@ func endDeadLetter(f *fixture) {
 	f.put(e)
 	r, _ := f.endWith(e, store.Retry, 0, "first")
 	l := f.claimOne("a")
-	before := f.look(0)
+	before := f.readHorizon(0)
 	f.Equal(store.Ended, f.end(store.Outcome{Holder: l.Holder, Kind: store.DeadLetter, Delay: time.Minute, Error: "second"}))
 	dead := f.get("a")
 	f.GreaterOrEqual(dead.Died, before.Now)
-	f.LessOrEqual(dead.Died, f.look(0).Now)
+	f.LessOrEqual(dead.Died, f.readHorizon(0).Now)
 	want := r
 	want.State, want.Attempts, want.LastError, want.Died = store.Dead, 2, "second", dead.Died
 	f.Equal(want, dead)
@@ -129,10 +129,10 @@ func endBatch(f *fixture) {
 	f.put(next)
 	var ends []store.Outcome
 	for i, l := range leases {
-		ends = append(ends, store.Outcome{Holder: l.Holder, Kind: ways[i%len(ways)], Delay: time.Minute, Error: "failed"})
+		ends = append(ends, store.Outcome{Holder: l.Holder, Kind: outcomeKinds[i%len(outcomeKinds)], Delay: time.Minute, Error: "failed"})
 	}
 	ends[6].Kind = store.Retry
-	before := f.look(0)
+	before := f.readHorizon(0)
 	results, h, err := f.Store.End(f.ctx, 0, ends)
 	f.NoError(err)
 	f.Equal(h.NextDue, store.Millis(1))
@@ -141,8 +141,8 @@ func endBatch(f *fixture) {
 	f.Equal(want, results)
 	f.absent("done", "cancelled")
 	f.fresh(next)
-	f.counted(f.get("retry").Due, time.Minute, before, f.look(0))
-	f.counted(f.get("snooze").Due, time.Minute, before, f.look(0))
+	f.counted(f.get("retry").Due, time.Minute, before, f.readHorizon(0))
+	f.counted(f.get("snooze").Due, time.Minute, before, f.readHorizon(0))
 	f.Equal(leases[3].Due, f.get("release").Due)
 	f.Equal(store.Dead, f.get("dead").State)
 	f.Equal([]int{1, 0, 0, 1}, []int{

@@ -54,9 +54,9 @@ func (l *listener) next() store.Event {
 	return store.Event{}
 }
 
-// hears reads events until it receives the wanted one: there may be others, and one may arrive
+// expect reads events until it receives the wanted one: there may be others, and one may arrive
 // twice.
-func (l *listener) hears(want store.Event) {
+func (l *listener) expect(want store.Event) {
 	l.f.Helper()
 	for l.next() != want {
 	}
@@ -79,12 +79,12 @@ func subscribeEnds(f *fixture) {
 	one, two := f.listen(), f.listen()
 	one.close()
 	f.putAll("a")
-	two.hears(store.Event{Kind: store.Earlier, Due: 1})
+	two.expect(store.Event{Kind: store.Earlier, Due: 1})
 	two.close()
 	three := f.listen()
 	f.cancel("a")
 	f.putAll("a")
-	three.hears(store.Event{Kind: store.Earlier, Due: 1})
+	three.expect(store.Event{Kind: store.Earlier, Due: 1})
 	three.close()
 }
 
@@ -92,11 +92,11 @@ func announceEarlier(f *fixture) {
 	l := f.listen()
 	for n := range f.Store.Shards() {
 		key := f.keyIn(n)
-		due := f.look(n).Now + 1_000_000
+		due := f.readHorizon(n).Now + 1_000_000
 		earlier := func(by store.Millis) {
 			f.Helper()
 			due -= by
-			l.hears(store.Event{Kind: store.Earlier, Shard: n, Due: due})
+			l.expect(store.Event{Kind: store.Earlier, Shard: n, Due: due})
 		}
 		e := entry(key)
 		e.At = due
@@ -157,8 +157,8 @@ func announceBusy(f *fixture) {
 	one, two := f.listen(), f.listen()
 	e := store.Event{Kind: store.Busy, Shard: 0, From: "worker \x00{é}"}
 	f.NoError(f.Store.Announce(f.ctx, e))
-	one.hears(e)
-	two.hears(e)
+	one.expect(e)
+	two.expect(e)
 	one.close()
 	two.close()
 }

@@ -971,7 +971,7 @@ var planFaults = []fault{
 			})
 			return h
 		}
-		r.look = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
+		r.horizons = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
 			horizons, err := r.Store.Horizons(ctx, shards)
 			for i := range horizons {
 				horizons[i] = horizon(shards[i], horizons[i])

@@ -347,7 +347,7 @@ var readFaults = []fault{
 		}
 	}},
 	{name: "Look passes over leases that ran out", found: []string{"horizons"}, rig: func(r *rigged) {
-		r.look = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
+		r.horizons = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
 			horizons, err := r.Store.Horizons(ctx, shards)
 			for i, h := range horizons {
 				if h.NextLeaseEnd < h.Now {
@@ -365,7 +365,7 @@ var readFaults = []fault{
 			first[r.record(h.Key).LeaseEnd] = old
 			return result
 		})
-		r.look = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
+		r.horizons = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
 			horizons, err := r.Store.Horizons(ctx, shards)
 			for i, h := range horizons {
 				if old := first[h.NextLeaseEnd]; old != 0 {
@@ -427,7 +427,7 @@ var readFaults = []fault{
 		go do(e)
 	})},
 
-	// Life.
+	// Lifecycle of the store.
 	{name: "heartbeats do not expire", found: []string{"D10 heartbeats"}, noModel: true, rig: beating(func(h *store.Heartbeat) {
 		h.TTL = min(h.TTL*20, store.MaxLease)
 	})},

@@ -33,7 +33,7 @@ type rigged struct {
 	end        func(context.Context, int, []store.Outcome) ([]store.EndResult, store.Horizon, error)
 	swapPlans  func(context.Context, int, []store.PlanSwap, store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error)
 	plans      func(context.Context, int, string, int) ([]store.Record, error)
-	look       func(context.Context, []int) ([]store.Horizon, error)
+	horizons   func(context.Context, []int) ([]store.Horizon, error)
 	stats      func(context.Context, int) (store.Stats, error)
 	countDue   func(context.Context, int, []store.Millis) (store.DueCounts, error)
 	heartbeat  func(context.Context, store.Heartbeat) ([]string, error)
@@ -49,7 +49,7 @@ func newRigged(t testing.TB, options Options, now func() time.Time) *rigged {
 	t.Cleanup(func() { _ = o.Close() })
 	return &rigged{
 		Store: o, schedule: o.Schedule, reschedule: o.Reschedule, get: o.Get, list: o.List, requeue: o.Requeue,
-		purge: o.Purge, claim: o.Claim, extend: o.Extend, end: o.End, look: o.Horizons, stats: o.Stats, subscribe: o.Subscribe,
+		purge: o.Purge, claim: o.Claim, extend: o.Extend, end: o.End, horizons: o.Horizons, stats: o.Stats, subscribe: o.Subscribe,
 		countDue: o.CountDue, heartbeat: o.Heartbeat, workers: o.Workers,
 		swapPlans: o.SwapPlans, plans: o.Plans,
 		cancel: func(ctx context.Context, n int, keys []string) ([]store.CancelResult, store.Horizon, error) {
@@ -110,7 +110,7 @@ func (r *rigged) Plans(ctx context.Context, n int, after string, limit int) ([]s
 }
 
 func (r *rigged) Horizons(ctx context.Context, shards []int) ([]store.Horizon, error) {
-	return r.look(ctx, shards)
+	return r.horizons(ctx, shards)
 }
 
 func (r *rigged) Stats(ctx context.Context, n int) (store.Stats, error) { return r.stats(ctx, n) }

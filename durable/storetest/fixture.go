@@ -67,7 +67,7 @@ func (f *fixture) schedule(entries ...store.Entry) []store.Receipt {
 	for _, e := range entries {
 		f.keys[e.Key] = true
 	}
-	f.horizon(n, h)
+	f.checkHorizon(n, h)
 	return receipts
 }
 
@@ -101,7 +101,7 @@ func (f *fixture) reschedule(moves ...store.Move) []store.MoveResult {
 	results, h, err := f.Store.Reschedule(f.ctx, n, moves)
 	f.NoError(err)
 	f.Len(results, len(moves))
-	f.horizon(n, h)
+	f.checkHorizon(n, h)
 	return results
 }
 
@@ -111,7 +111,7 @@ func (f *fixture) requeue(keys ...string) []store.RequeueResult {
 	results, h, err := f.Store.Requeue(f.ctx, n, keys)
 	f.NoError(err)
 	f.Len(results, len(keys))
-	f.horizon(n, h)
+	f.checkHorizon(n, h)
 	return results
 }
 
@@ -145,7 +145,7 @@ func (f *fixture) claimWith(n int, c store.Claim) (store.Claimed, store.Horizon)
 		f.held = append(f.held, l.Holder)
 		f.Equal(c.Token, l.Token)
 	}
-	f.horizon(n, h)
+	f.checkHorizon(n, h)
 	return claimed, h
 }
 
@@ -184,7 +184,7 @@ func (f *fixture) end(e store.Outcome) store.EndResult {
 	results, h, err := f.Store.End(f.ctx, n, []store.Outcome{e})
 	f.NoError(err)
 	f.Len(results, 1)
-	f.horizon(n, h)
+	f.checkHorizon(n, h)
 	return results[0]
 }
 
@@ -236,7 +236,7 @@ func (f *fixture) stats(n int) store.Stats {
 	return st
 }
 
-func (f *fixture) look(n int) store.Horizon {
+func (f *fixture) readHorizon(n int) store.Horizon {
 	f.Helper()
 	hs, err := f.Store.Horizons(f.ctx, []int{n})
 	f.NoError(err)
@@ -244,13 +244,13 @@ func (f *fixture) look(n int) store.Horizon {
 	return hs[0]
 }
 
-// horizon compares a reply's horizon with a call of Horizons after it.
-func (f *fixture) horizon(n int, h store.Horizon) {
+// checkHorizon compares a reply's horizon with that of a later call of Horizons.
+func (f *fixture) checkHorizon(n int, h store.Horizon) {
 	f.Helper()
-	look := f.look(n)
-	f.LessOrEqual(h.Now, look.Now, "the engine's clock goes back")
-	h.Now = look.Now
-	f.Equal(look, h, "the reply's horizon is not that of the shard")
+	want := f.readHorizon(n)
+	f.LessOrEqual(h.Now, want.Now, "the engine's clock goes back")
+	h.Now = want.Now
+	f.Equal(want, h, "the reply's horizon is not that of the shard")
 }
 
 // advance moves the engine's clock.

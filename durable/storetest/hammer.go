@@ -9,7 +9,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// fate counts the results of the calls on one ID.
+// callResults counts the results of the calls on one ID.
 type callResults struct {
 	scheduled, acked, cancelled, running atomic.Int32
 	holding                              atomic.Bool
@@ -38,24 +38,24 @@ func hammer(f *fixture) {
 	scheduling.Wait()
 	h.done.Store(true)
 	working.Wait()
-	for id, callResults := range h.resultsByID {
-		acked, cancelled := callResults.acked.Load(), callResults.cancelled.Load()
+	for id, results := range h.resultsByID {
+		acked, cancelled := results.acked.Load(), results.cancelled.Load()
 		f.LessOrEqual(acked, int32(1), "D7: %v is acknowledged twice", id)
 		f.LessOrEqual(acked+cancelled, int32(1), "D4: %v is acknowledged, and its cancel said Cancelled", id)
-		if callResults.running.Load() == 0 {
+		if results.running.Load() == 0 {
 			f.Equal(int32(1), acked+cancelled, "D3: %v is lost", id)
 		}
 	}
 	f.Len(h.resultsByID, schedulers*perScheduler)
-	f.Logf("%d runs were cancelled", h.both.Load())
+	f.Logf("%d runs were cancelled", h.cancelledRuns.Load())
 	f.empty()
 }
 
-// hammering is the state that the goroutines share.
+// hammering is the state that the goroutines of hammer share.
 type hammering struct {
 	f    *fixture
 	done atomic.Bool  // all timers are scheduled
-	both atomic.Int32 // runs that were cancelled
+	cancelledRuns atomic.Int32
 
 	mu          sync.Mutex
 	resultsByID map[store.ID]*callResults
@@ -78,7 +78,7 @@ func (h *hammering) fail(ok bool, what string, args ...any) {
 }
 
 // schedule schedules its own keys, once each, and cancels some of them.
-func (h *hammering) schedule(who, n int, rnd *rand.Rand) {
+func (h *hammering) schedule(scheduler, n int, rnd *rand.Rand) {
 	f := h.f
 	batches := make([][]store.Entry, f.Store.Shards())
 	flush := func(shard int) {
@@ -91,21 +91,21 @@ func (h *hammering) schedule(who, n int, rnd *rand.Rand) {
 			if rnd.IntN(5) > 0 {
 				continue
 			}
-			callResults := h.callResults(batch[i].ID)
+			counts := h.callResults(batch[i].ID)
 			results, err := f.Store.Cancel(f.ctx, shard, []string{batch[i].Key})
 			switch {
 			case err != nil:
 				h.fail(false, "cancel: %v", err)
 			case results[0] == store.Cancelled:
-				callResults.cancelled.Add(1)
+				counts.cancelled.Add(1)
 			case results[0] == store.Running:
-				callResults.running.Add(1)
-				h.both.Add(1)
+				counts.running.Add(1)
+				h.cancelledRuns.Add(1)
 			}
 		}
 	}
 	for i := range n {
-		e := entry(name(name("s", who), i))
+		e := entry(name(name("s", scheduler), i))
 		e.Topic = topicOf(i % store.Lanes)
 		h.callResults(e.ID).scheduled.Add(1)
 		shard := f.shardOf(e.Key)
@@ -152,21 +152,21 @@ func (h *hammering) stillLeased() (n int) {
 	return n
 }
 
-// end ends all leases of a claim, in random ways.
+// end ends all leases of a claim, with random outcomes.
 func (h *hammering) end(shard int, leases []store.Lease, rnd *rand.Rand) {
 	f := h.f
 	ends := make([]store.Outcome, len(leases))
-	resultsByID := make([]*callResults, len(leases))
+	counts := make([]*callResults, len(leases))
 	var extend []store.Holder
 	for i, l := range leases {
-		resultsByID[i] = h.callResults(l.ID)
-		h.fail(resultsByID[i].scheduled.Load() == 1, "%s was not scheduled", l.Key)
-		h.fail(resultsByID[i].holding.CompareAndSwap(false, true), "D8: %s is held twice at a time", l.Key)
-		h.fail(resultsByID[i].acked.Load() == 0, "D7: %s is leased after its acknowledgement", l.Key)
-		h.fail(resultsByID[i].cancelled.Load() == 0, "D4: %s is leased after Cancelled", l.Key)
+		counts[i] = h.callResults(l.ID)
+		h.fail(counts[i].scheduled.Load() == 1, "%s was not scheduled", l.Key)
+		h.fail(counts[i].holding.CompareAndSwap(false, true), "D8: %s is held twice at a time", l.Key)
+		h.fail(counts[i].acked.Load() == 0, "D7: %s is leased after its acknowledgement", l.Key)
+		h.fail(counts[i].cancelled.Load() == 0, "D4: %s is leased after Cancelled", l.Key)
 		kind := store.Done
 		if p := rnd.IntN(4); p == 0 {
-			kind = ways[1+rnd.IntN(3)]
+			kind = outcomeKinds[1+rnd.IntN(3)]
 		}
 		ends[i] = store.Outcome{Holder: l.Holder, Kind: kind}
 		if rnd.IntN(4) == 0 {
@@ -182,9 +182,9 @@ func (h *hammering) end(shard int, leases []store.Lease, rnd *rand.Rand) {
 	}
 	for i := range ends {
 		if ends[i].Kind == store.Done {
-			resultsByID[i].acked.Add(1)
+			counts[i].acked.Add(1)
 		}
-		resultsByID[i].holding.Store(false)
+		counts[i].holding.Store(false)
 	}
 	results, _, err := f.Store.End(f.ctx, shard, ends)
 	h.fail(err == nil, "end: %v", err)

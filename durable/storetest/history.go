@@ -227,7 +227,7 @@ func (c *client) end(begun time.Duration) {
 
 // linearizable runs rounds of a few goroutines on a few new keys.
 func linearizable(f *fixture) {
-	const clients, steps = 4, 25
+	const numClients, steps = 4, 25
 	rounds := 30
 	if long() {
 		rounds = 1000
@@ -249,10 +249,10 @@ func linearizable(f *fixture) {
 			held []store.Holder
 		}{}
 		var wg sync.WaitGroup
-		parties := make([]*client, clients)
-		for i := range parties {
+		clients := make([]*client, numClients)
+		for i := range clients {
 			c := &client{f: f, base: base, shard: shard, keys: keys, shared: shared, rnd: rand.New(rand.NewPCG(uint64(round), uint64(i)))}
-			parties[i] = c
+			clients[i] = c
 			wg.Go(func() {
 				for range steps {
 					c.step()
@@ -260,7 +260,7 @@ func linearizable(f *fixture) {
 			})
 		}
 		wg.Wait()
-		for _, c := range parties {
+		for _, c := range clients {
 			for _, o := range c.calls {
 				byKey[o.Call.key] = append(byKey[o.Call.key], o)
 			}
@@ -270,6 +270,6 @@ func linearizable(f *fixture) {
 		f.drain() // so that the next round's claims find their own keys only
 	}
 	for key, calls := range byKey {
-		f.True(linear.Linearizable(keyState{}, keyState.step, calls), "the calls on %q have no order that explains their answers", key)
+		f.True(linear.Linearizable(keyState{}, keyState.step, calls), "no order of the calls on %q explains their answers", key)
 	}
 }

@@ -30,11 +30,11 @@ func hour(f *fixture) {
 	if f.Advance == nil || !f.Frozen {
 		f.Skip("the engine's clock does not stand")
 	}
-	begin := f.look(0).Now
+	begin := f.readHorizon(0).Now
 	end := begin + store.MillisOf(time.Hour)
 	f.scheduleWithin(timers, begin, end)
 
-	var came atomic.Int64
+	var claimed atomic.Int64
 	for now := begin; now < end; {
 		from := now
 		f.Advance(step)
@@ -45,12 +45,12 @@ func hour(f *fixture) {
 			if due := horizons[n].NextDue; due == 0 || due > now {
 				return nil
 			}
-			count, err := f.takeDue(n, from, now)
-			came.Add(int64(count))
+			count, err := f.claimDue(n, from, now)
+			claimed.Add(int64(count))
 			return err
 		})
 	}
-	f.Equal(int64(timers), came.Load(), "D3: timers were lost")
+	f.Equal(int64(timers), claimed.Load(), "D3: timers were lost")
 	f.empty()
 }
 
@@ -79,9 +79,9 @@ func (f *fixture) scheduleWithin(timers int, begin, end store.Millis) {
 	})
 }
 
-// takeDue claims the due timers of a shard, acknowledges them, and returns their number. It returns
+// claimDue claims the due timers of a shard, acknowledges them, and returns their number. It returns
 // an error unless each was due after from and at the latest at now.
-func (f *fixture) takeDue(n int, from, now store.Millis) (count int, err error) {
+func (f *fixture) claimDue(n int, from, now store.Millis) (count int, err error) {
 	for {
 		claimed, h, err := f.Store.Claim(f.ctx, n, newClaim(store.MaxItems))
 		if err != nil || len(claimed.Leases) == 0 {

@@ -44,7 +44,7 @@ func fencesGrow(f *fixture) {
 					seen[l.Holder] = true
 					highest = max(highest, l.Fence)
 					f.Equal(l.Fence, f.get(l.Key).Fence)
-					f.ended(l, ways[(round+len(seen))%2*3]) // Done and Release
+					f.ended(l, outcomeKinds[(round+len(seen))%2*3]) // Done and Release
 					f.cancel(l.Key)
 				}
 			}
@@ -84,8 +84,8 @@ func (f *fixture) lost(h store.Holder, why string) {
 	old := f.get(h.Key)
 	extended, _ := f.extend(h, 2*testLease)
 	f.Equal(store.ExtendLost, extended, why)
-	for _, way := range ways {
-		f.Equal(store.EndLost, f.end(store.Outcome{Holder: h, Kind: way, Delay: time.Minute, Error: "not mine"}), why)
+	for _, kind := range outcomeKinds {
+		f.Equal(store.EndLost, f.end(store.Outcome{Holder: h, Kind: kind, Delay: time.Minute, Error: "not mine"}), why)
 	}
 	f.Equal(old, f.get(h.Key), why)
 }
@@ -126,14 +126,14 @@ func holderCompared(f *fixture) {
 }
 
 func leasedAgain(f *fixture) {
-	for _, way := range ways {
+	for _, kind := range outcomeKinds {
 		f.putAll("a")
 		old := f.claimOne("a")
 		f.advance(testLease + time.Second)
 		l := f.claimOne("a")
 		f.lost(old.Holder, "leased again")
-		f.ended(l, way)
-		f.lost(old.Holder, fmt.Sprint("ended by ", way))
+		f.ended(l, kind)
+		f.lost(old.Holder, fmt.Sprint("ended by ", kind))
 		f.cancel("a")
 		f.purge("a")
 	}
@@ -157,7 +157,7 @@ func endedAndReused(f *fixture) {
 }
 
 func merelyLate(f *fixture) {
-	for _, way := range ways {
+	for _, kind := range outcomeKinds {
 		f.putAll("a")
 		l := f.claimOne("a")
 		f.advance(2 * testLease)
@@ -165,7 +165,7 @@ func merelyLate(f *fixture) {
 		f.Equal(store.Leased, r.State)
 		f.Equal(l.End, r.LeaseEnd)
 		f.verify()
-		f.ended(l, way)
+		f.ended(l, kind)
 		f.cancel("a")
 		f.purge("a")
 		// Extended after its end, the timer is not leased again.
@@ -198,10 +198,10 @@ func leaseRunsOut(f *fixture) {
 	l := f.claimOne("a")
 	f.Equal(2, l.Attempt)
 	f.advance(testLease + time.Second)
-	before := f.look(0)
+	before := f.readHorizon(0)
 	again := f.claimOne("a")
 	f.Greater(again.Fence, l.Fence)
-	f.counted(again.End, testLease, before, f.look(0))
+	f.counted(again.End, testLease, before, f.readHorizon(0))
 	want := l
 	want.Holder, want.End, want.Attempt = again.Holder, again.End, 3
 	f.Equal(want, again)
@@ -236,10 +236,10 @@ func extensionCounts(f *fixture) {
 	f.putAll("a", "b")
 	a := f.claim(2)[0]
 	for _, lease := range []time.Duration{3 * testLease, testLease, store.MinLease, store.MaxLease, time.Second + 1} {
-		before := f.look(0)
+		before := f.readHorizon(0)
 		extended, end := f.extend(a.Holder, lease)
 		f.Equal(store.Extended, extended)
-		f.counted(end, lease, before, f.look(0))
+		f.counted(end, lease, before, f.readHorizon(0))
 		f.Equal(end, f.get("a").LeaseEnd)
 		f.verify()
 	}

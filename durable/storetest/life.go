@@ -9,9 +9,9 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// lifeTests test heartbeats, calls whose context has ended, and stores that are closed or opened
-// again.
-var lifeTests = []test{
+// lifecycleTests test heartbeats, calls whose context has ended, and stores that are closed or
+// opened again.
+var lifecycleTests = []test{
 	{"D10 heartbeats: who lives, in order of names, until they expire", check(heartbeats)},
 	{"D10 Workers lists who lives and who has died, with their last heartbeats", check(listWorkers)},
 	{"D10 dead workers are listed for an hour, the last thousand of them", check(deadWorkers)},
@@ -80,26 +80,26 @@ func (f *fixture) listed(after store.Millis, want ...store.Worker) {
 
 func listWorkers(f *fixture) {
 	f.Empty(f.workers())
-	first := f.look(0).Now
+	first := f.readHorizon(0).Now
 	f.beat("z", time.Hour, 'x', 0, 255)
 	f.beat(oddWorker, time.Minute)
 	f.beat("leaves", time.Hour)
 	f.beat("leaves", 0)
 	odd, z := store.Worker{Name: oddWorker, Live: true, Heartbeat: first}, store.Worker{Name: "z", Live: true, Heartbeat: first, Status: []byte{'x', 0, 255}}
-	f.listed(f.look(0).Now, odd, z)
+	f.listed(f.readHorizon(0).Now, odd, z)
 	f.advance(59 * time.Second)
-	second := f.look(0).Now
+	second := f.readHorizon(0).Now
 	z.Heartbeat, z.Status = second, slices.Repeat([]byte{7}, store.MaxStatus)
 	f.beat("z", time.Hour, z.Status...)
-	f.listed(f.look(0).Now, odd, z)
+	f.listed(f.readHorizon(0).Now, odd, z)
 	f.advance(time.Second)
 	odd.Live = false
-	f.listed(f.look(0).Now, odd, z)
+	f.listed(f.readHorizon(0).Now, odd, z)
 	f.beat("z", 0)
-	f.listed(f.look(0).Now, odd)
-	third := f.look(0).Now
+	f.listed(f.readHorizon(0).Now, odd)
+	third := f.readHorizon(0).Now
 	f.beat(oddWorker, time.Minute, 1)
-	f.listed(f.look(0).Now, store.Worker{Name: oddWorker, Live: true, Heartbeat: third, Status: []byte{1}})
+	f.listed(f.readHorizon(0).Now, store.Worker{Name: oddWorker, Live: true, Heartbeat: third, Status: []byte{1}})
 	f.advance(2 * time.Minute)
 	f.beat(oddWorker, 0)
 	f.Empty(f.workers())
@@ -208,7 +208,7 @@ func closedStore(f *fixture) {
 			_, _, err := s.End(ctx, 0, []store.Outcome{{Holder: holder, Kind: store.Done}})
 			return err
 		},
-		"Look":      func() error { _, err := s.Horizons(ctx, []int{0, 1}); return err },
+		"Horizons":  func() error { _, err := s.Horizons(ctx, []int{0, 1}); return err },
 		"Stats":     func() error { _, err := s.Stats(ctx, 0); return err },
 		"CountDue":  func() error { _, err := s.CountDue(ctx, 0, []store.Millis{0, 1}); return err },
 		"Heartbeat": func() error { _, err := s.Heartbeat(ctx, store.Heartbeat{Worker: "w"}); return err },
@@ -255,7 +255,7 @@ func reopened(f *fixture) {
 		for i, l := range claimed.Leases {
 			switch {
 			case i < 15:
-				f.ended(l, ways[i%len(ways)])
+				f.ended(l, outcomeKinds[i%len(outcomeKinds)])
 			case i < 18:
 				f.put(entry(l.Key))
 			case i < 20:
@@ -306,7 +306,7 @@ func reopenedLeases(f *fixture) {
 	f.cancel("c")
 	f.reopen()
 	if f.LeasesEnd {
-		h := f.look(0)
+		h := f.readHorizon(0)
 		f.NotZero(h.NextLeaseEnd)
 		f.LessOrEqual(h.NextLeaseEnd, h.Now, "D6: not at once")
 	} else {

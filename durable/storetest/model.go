@@ -59,16 +59,16 @@ type model struct {
 	limits         store.Limits
 	keys           [][]string // by shard: of timers, some of which are occurrences of plans
 	plans          [][]string // by shard: of plans
-	engine, oracle *party
+	engine, oracle *peer
 	ids            uint64
 	log            []string
 }
 
-// occurrences is how many a plan of the model has.
+// occurrences is the number of occurrences of a plan of the model.
 const occurrences = 3
 
-// party is one of the two stores.
-type party struct {
+// peer is one of the two stores that are compared.
+type peer struct {
 	store store.Store
 	held  []store.Holder // all leases, in the same order for both
 	clock *time.Time     // the oracle's
@@ -115,9 +115,9 @@ func compare(f *fixture, in []byte) {
 			}
 		}
 	}
-	clock := f.look(0).Now.Time()
-	m.engine = &party{store: f.Store}
-	m.oracle = &party{clock: &clock}
+	clock := f.readHorizon(0).Now.Time()
+	m.engine = &peer{store: f.Store}
+	m.oracle = &peer{clock: &clock}
 	o, err := oracle.New(2, m.limits, m.oracle.now)
 	f.NoError(err)
 	m.oracle.store = o
@@ -127,17 +127,17 @@ func compare(f *fixture, in []byte) {
 	for len(m.in) > 0 {
 		m.step()
 	}
-	m.both("nothing", func(*party) answer { return answer{} })
+	m.both("nothing", func(*peer) answer { return answer{} })
 	f.verify()
 	f.held = m.engine.held
 	f.drain()
 }
 
-func (p *party) now() time.Time { return *p.clock }
+func (p *peer) now() time.Time { return *p.clock }
 
-// clone returns a party that goes on from the state of p.
-func (p *party) clone(now time.Time) *party {
-	c := &party{held: slices.Clip(p.held), clock: &now}
+// clone returns an oracle's peer that continues from the state of p, with the clock at now.
+func (p *peer) clone(now time.Time) *peer {
+	c := &peer{held: slices.Clip(p.held), clock: &now}
 	c.store = p.store.(*oracle.Store).Clone(c.now)
 	return c
 }
@@ -145,7 +145,7 @@ func (p *party) clone(now time.Time) *party {
 // both makes a call on the engine, and then on the oracle at the engine's time. A running clock
 // returns only milliseconds; a time rounded up can then be one more, so two times are tried. The
 // call changes shards; without any, all of them.
-func (m *model) both(what string, call func(*party) answer, shards ...int) {
+func (m *model) both(what string, call func(*peer) answer, shards ...int) {
 	m.Helper()
 	if len(shards) == 0 {
 		shards = []int{0, 1}
@@ -172,8 +172,8 @@ func (m *model) both(what string, call func(*party) answer, shards ...int) {
 		}
 	}
 	m.Log(strings.Join(m.log, "\n"))
-	m.Equal(got, want, "the oracle answers otherwise")
-	m.Equal(gotState, wantState, "the oracle holds otherwise")
+	m.Equal(got, want, "the answers of the oracle and the engine differ")
+	m.Equal(gotState, wantState, "the states of the oracle and the engine differ")
 	m.Fatal("not reached")
 }
 
@@ -185,8 +185,9 @@ type shardState struct {
 	Stats   store.Stats
 }
 
-// state reads all of a party's shards. It asks an oracle at the times of like, the engine's states.
-func (m *model) state(p *party, shards []int, like []shardState) []shardState {
+// state reads shards of a peer. It reads those of an oracle at the times of like, the engine's
+// states.
+func (m *model) state(p *peer, shards []int, like []shardState) []shardState {
 	m.Helper()
 	states := make([]shardState, len(shards))
 	for i, n := range shards {
@@ -201,7 +202,7 @@ func (m *model) state(p *party, shards []int, like []shardState) []shardState {
 }
 
 // read makes all calls that read a shard, concurrently if they must wait for an engine.
-func (m *model) read(p *party, n int) (s shardState) {
+func (m *model) read(p *peer, n int) (s shardState) {
 	m.Helper()
 	keys := slices.Concat(m.keys[n], m.plans[n])
 	records := make([]store.Record, len(keys))
@@ -255,10 +256,10 @@ func (m *model) read(p *party, n int) (s shardState) {
 	return s
 }
 
-// comparable makes records of two parties comparable.
-func (p *party) comparable(r store.Record) store.Record {
+// comparable makes the records of two peers comparable.
+func (p *peer) comparable(r store.Record) store.Record {
 	if r.State == store.Leased {
-		r.Fence = p.place(r.Key, r.Fence)
+		r.Fence = p.leaseIndex(r.Key, r.Fence)
 	}
 	if len(r.Body) == 0 {
 		r.Body = nil
@@ -284,8 +285,8 @@ func comparableHistory(h *store.History) *store.History {
 	return &copied
 }
 
-// place returns the index of a lease in held, from 1.
-func (p *party) place(key string, fence uint64) uint64 {
+// leaseIndex returns the index of a lease in held, from 1; 0 if it is not there.
+func (p *peer) leaseIndex(key string, fence uint64) uint64 {
 	for i := len(p.held) - 1; i >= 0; i-- {
 		if p.held[i].Key == key && p.held[i].Fence == fence {
 			return uint64(i + 1)

@@ -35,7 +35,7 @@ func (m *model) step() {
 	case 11:
 		m.extend(n)
 	case 13:
-		m.revive(n)
+		m.requeueOrPurge(n)
 	case 14:
 		m.pass()
 	case 15:
@@ -86,7 +86,7 @@ func (m *model) schedule(n int) {
 		e.ID = m.id()
 		entries = append(entries, e)
 	}
-	m.both(fmt.Sprintf("schedule in %d: %+v", n, entries), func(p *party) answer {
+	m.both(fmt.Sprintf("schedule in %d: %+v", n, entries), func(p *peer) answer {
 		receipts, h, err := p.store.Schedule(m.ctx, n, entries)
 		m.fail(err)
 		return answer{receipts, h, h.Now}
@@ -139,30 +139,30 @@ func (m *model) swap(n int) {
 		}
 		swaps = append(swaps, p)
 	}
-	var take store.SwapClaim
+	var claim store.SwapClaim
 	if flags := m.next(); flags%3 == 2 {
-		take = store.SwapClaim{Token: store.NewToken("worker"), Lease: m.lease(), Max: int(flags >> 2 % 4)}
+		claim = store.SwapClaim{Token: store.NewToken("worker"), Lease: m.lease(), Max: int(flags >> 2 % 4)}
 		if flags>>4%4 == 0 { // it is sent twice
-			m.swapAll(n, swaps, take)
+			m.swapAll(n, swaps, claim)
 		}
 	}
-	m.swapAll(n, swaps, take)
+	m.swapAll(n, swaps, claim)
 }
 
-// swapAll makes swaps, and records the leases of each party.
-func (m *model) swapAll(n int, swaps []store.PlanSwap, take store.SwapClaim) {
+// swapAll makes swaps, and records the leases of each peer.
+func (m *model) swapAll(n int, swaps []store.PlanSwap, claim store.SwapClaim) {
 	m.Helper()
-	m.both(fmt.Sprintf("swap in %d: %+v %+v", n, swaps, take), func(p *party) answer {
-		results, leases, h, err := p.store.SwapPlans(m.ctx, n, swaps, take)
+	m.both(fmt.Sprintf("swap in %d: %+v %+v", n, swaps, claim), func(p *peer) answer {
+		results, leases, h, err := p.store.SwapPlans(m.ctx, n, swaps, claim)
 		m.fail(err)
 		for _, l := range leases {
 			if !slices.Contains(p.held, l.Holder) {
 				m.Greater(l.Fence, m.lastFence(p, n), "D5: a fence is not higher than the last")
 				p.held = append(p.held, l.Holder)
 			}
-			m.Equal(take.Token, l.Token)
+			m.Equal(claim.Token, l.Token)
 		}
-		return answer{[]any{results, p.places(leases)}, h, h.Now}
+		return answer{[]any{results, p.comparableLeases(leases)}, h, h.Now}
 	}, n)
 }
 
@@ -192,7 +192,7 @@ func (m *model) cancel(n int) {
 
 func (m *model) cancelAll(n int, keys []string) {
 	m.Helper()
-	m.both(fmt.Sprint("cancel ", keys), func(p *party) answer {
+	m.both(fmt.Sprint("cancel ", keys), func(p *peer) answer {
 		results, err := p.store.Cancel(m.ctx, n, keys)
 		m.fail(err)
 		return answer{Results: results, present: m.lastEnd(p, n, keys)}
@@ -201,7 +201,7 @@ func (m *model) cancelAll(n int, keys []string) {
 
 // lastEnd returns when the last of the occurrences of some plans has ended; 0 if none has. Nothing
 // else shows the time of a cancel.
-func (m *model) lastEnd(p *party, n int, keys []string) (last store.Millis) {
+func (m *model) lastEnd(p *peer, n int, keys []string) (last store.Millis) {
 	m.Helper()
 	for _, key := range keys {
 		r, err := p.store.Get(m.ctx, n, cmp.Or(store.PlanOf(key), key))
@@ -221,7 +221,7 @@ func (m *model) reschedule(n int) {
 		move.At, move.After = m.when()
 		moves = append(moves, move)
 	}
-	m.both(fmt.Sprintf("reschedule %+v", moves), func(p *party) answer {
+	m.both(fmt.Sprintf("reschedule %+v", moves), func(p *peer) answer {
 		results, h, err := p.store.Reschedule(m.ctx, n, moves)
 		m.fail(err)
 		return answer{results, h, h.Now}
@@ -244,20 +244,20 @@ func (m *model) claim(n int) {
 		c.MaxBytes = 1 + int(m.next()%6)
 	}
 	c.MaxAttempts = m.attempts(c.MaxAttempts)
-	m.tooOldApart()
+	m.avoidExactAge()
 	before := len(m.engine.held)
-	m.both(fmt.Sprintf("claim in %d: %+v", n, c), func(p *party) answer { return m.claimOf(p, n, c) }, n)
+	m.both(fmt.Sprintf("claim in %d: %+v", n, c), func(p *peer) answer { return m.claimOf(p, n, c) }, n)
 	if flags>>6 == 1 && len(m.engine.held) > before {
-		m.both("the same claim", func(p *party) answer {
+		m.both("the same claim", func(p *peer) answer {
 			claimed, h, err := p.store.Claim(m.ctx, n, c)
 			m.fail(err)
-			return answer{p.places(claimed.Leases), h, h.Now}
+			return answer{p.comparableLeases(claimed.Leases), h, h.Now}
 		}, n)
 	}
 }
 
 // claimOf claims, and records the leases of p.
-func (m *model) claimOf(p *party, n int, c store.Claim) answer {
+func (m *model) claimOf(p *peer, n int, c store.Claim) answer {
 	m.Helper()
 	last := m.lastFence(p, n)
 	claimed, h, err := p.store.Claim(m.ctx, n, c)
@@ -268,12 +268,12 @@ func (m *model) claimOf(p *party, n int, c store.Claim) answer {
 		m.Equal(c.Token, l.Token)
 		p.held = append(p.held, l.Holder)
 	}
-	claimed.Leases = p.places(claimed.Leases)
+	claimed.Leases = p.comparableLeases(claimed.Leases)
 	return answer{claimed, h, h.Now}
 }
 
 // lastFence returns the highest fence that p has received in a shard.
-func (m *model) lastFence(p *party, n int) (last uint64) {
+func (m *model) lastFence(p *peer, n int) (last uint64) {
 	for _, h := range p.held {
 		if m.shardOf(h.Key) == n {
 			last = max(last, h.Fence)
@@ -282,11 +282,11 @@ func (m *model) lastFence(p *party, n int) (last uint64) {
 	return last
 }
 
-// places makes leases of two parties comparable.
-func (p *party) places(leases []store.Lease) []store.Lease {
+// comparableLeases makes the leases of two peers comparable.
+func (p *peer) comparableLeases(leases []store.Lease) []store.Lease {
 	var list []store.Lease
 	for _, l := range leases {
-		l.Fence = p.place(l.Key, l.Fence)
+		l.Fence = p.leaseIndex(l.Key, l.Fence)
 		if len(l.Body) == 0 {
 			l.Body = nil
 		}
@@ -306,9 +306,9 @@ func (m *model) attempts(n int) int {
 	return n
 }
 
-// tooOldApart passes a millisecond if a dead letter is exactly as old as MaxDeadAge: the engine may
-// keep it or not.
-func (m *model) tooOldApart() {
+// avoidExactAge passes a millisecond if a dead letter is exactly as old as MaxDeadAge: the engine
+// may keep it or not.
+func (m *model) avoidExactAge() {
 	m.Helper()
 	if m.limits.MaxDeadAge == 0 {
 		return
@@ -338,8 +338,8 @@ func (m *model) holder(n int) int {
 	return found
 }
 
-// theft decodes an error in a holder: mostly none.
-func (m *model) theft() func(store.Holder) store.Holder {
+// tampering decodes a change of a holder, mostly none.
+func (m *model) tampering() func(store.Holder) store.Holder {
 	kind := m.next()
 	return func(h store.Holder) store.Holder {
 		switch kind % 16 {
@@ -355,18 +355,18 @@ func (m *model) theft() func(store.Holder) store.Holder {
 func (m *model) end(n int) {
 	m.Helper()
 	count := 1 + int(m.next()%3)
-	places := make([]int, count)
-	thefts := make([]func(store.Holder) store.Holder, count)
+	indexes := make([]int, count)
+	tampers := make([]func(store.Holder) store.Holder, count)
 	ends := make([]store.Outcome, count)
 	deadLetter := false
 	for i := range count {
-		if places[i] = m.holder(n); places[i] < 0 {
+		if indexes[i] = m.holder(n); indexes[i] < 0 {
 			return
 		}
-		thefts[i] = m.theft()
+		tampers[i] = m.tampering()
 		flags := m.next()
-		kind := append(ways[:len(ways):len(ways)], store.DeadLetter, store.DeadLetter, store.Retry)[flags%8]
-		if store.IsPlan(m.engine.held[places[i]].Key) && (kind == store.Done || kind == store.DeadLetter) {
+		kind := append(outcomeKinds[:len(outcomeKinds):len(outcomeKinds)], store.DeadLetter, store.DeadLetter, store.Retry)[flags%8]
+		if store.IsPlan(m.engine.held[indexes[i]].Key) && (kind == store.Done || kind == store.DeadLetter) {
 			kind = store.Retry
 		}
 		ends[i] = store.Outcome{
@@ -375,13 +375,13 @@ func (m *model) end(n int) {
 		}
 		deadLetter = deadLetter || kind == store.DeadLetter
 	}
-	m.tooOldApart()
+	m.avoidExactAge()
 	trim := newClaim(1)
 	trim.MaxAttempts = m.attempts(trim.MaxAttempts)
-	m.both(fmt.Sprintf("end %v: %+v", places, ends), func(p *party) answer {
+	m.both(fmt.Sprintf("end %v: %+v", indexes, ends), func(p *peer) answer {
 		mine := slices.Clone(ends)
 		for i := range mine {
-			mine[i].Holder = thefts[i](p.held[places[i]])
+			mine[i].Holder = tampers[i](p.held[indexes[i]])
 		}
 		results, h, err := p.store.End(m.ctx, n, mine)
 		m.fail(err)
@@ -394,37 +394,37 @@ func (m *model) end(n int) {
 
 func (m *model) extend(n int) {
 	m.Helper()
-	place, theft, lease := m.holder(n), m.theft(), m.lease()
-	if place < 0 {
+	index, tamper, lease := m.holder(n), m.tampering(), m.lease()
+	if index < 0 {
 		return
 	}
-	m.both(fmt.Sprint("extend ", place, lease), func(p *party) answer {
-		results, end, err := p.store.Extend(m.ctx, n, []store.Holder{theft(p.held[place])}, lease)
+	m.both(fmt.Sprint("extend ", index, lease), func(p *peer) answer {
+		results, end, err := p.store.Extend(m.ctx, n, []store.Holder{tamper(p.held[index])}, lease)
 		m.fail(err)
 		return answer{[]any{results, end}, store.Horizon{}, end - store.MillisOf(lease)}
 	}, n)
 }
 
-// revive requeues or purges.
-func (m *model) revive(n int) {
+// requeueOrPurge requeues or purges.
+func (m *model) requeueOrPurge(n int) {
 	m.Helper()
 	keys := []string{m.key(n), m.key(n)}
 	if m.next()%4 == 0 {
-		m.both(fmt.Sprint("purge ", keys), func(p *party) answer {
+		m.both(fmt.Sprint("purge ", keys), func(p *peer) answer {
 			purged, err := p.store.Purge(m.ctx, n, keys)
 			m.fail(err)
 			return answer{Results: purged}
 		}, n)
 		return
 	}
-	m.both(fmt.Sprint("requeue ", keys), func(p *party) answer {
+	m.both(fmt.Sprint("requeue ", keys), func(p *peer) answer {
 		results, h, err := p.store.Requeue(m.ctx, n, keys)
 		m.fail(err)
 		return answer{results, h, h.Now}
 	}, n)
 }
 
-// pass lets time pass.
+// pass advances both clocks, if the engine's can be moved.
 func (m *model) pass() {
 	m.Helper()
 	d := choose(m, time.Millisecond, 10*time.Millisecond, 99*time.Millisecond, 100*time.Millisecond, time.Second, 10*time.Second, time.Minute)
@@ -437,7 +437,7 @@ func (m *model) passFor(d time.Duration) {
 	m.Helper()
 	m.advance(d)
 	*m.oracle.clock = m.oracle.clock.Add(d)
-	m.both(fmt.Sprint("look after ", d), func(p *party) answer {
+	m.both(fmt.Sprint("horizons after ", d), func(p *peer) answer {
 		hs, err := p.store.Horizons(m.ctx, []int{1})
 		m.fail(err)
 		return answer{hs, store.Horizon{}, hs[0].Now}
@@ -454,8 +454,8 @@ func (m *model) restart() {
 	c := newClaim(store.MaxItems)
 	c.Plans = store.MaxItems
 	c.MaxAttempts = m.attempts(c.MaxAttempts)
-	m.tooOldApart()
-	m.both("reopen", func(p *party) answer {
+	m.avoidExactAge()
+	m.both("reopen", func(p *peer) answer {
 		if p.clock == nil {
 			m.reopen()
 			p.store = m.Store

@@ -75,7 +75,7 @@ func (f *fixture) swapWith(take store.SwapClaim, swaps ...store.PlanSwap) ([]sto
 	for _, l := range leases {
 		f.held = append(f.held, l.Holder)
 	}
-	f.horizon(n, h)
+	f.checkHorizon(n, h)
 	return results, leases
 }
 
@@ -142,14 +142,14 @@ func planApart(f *fixture) {
 }
 
 func planSwaps(f *fixture) {
-	stranger := plan("report")
-	stranger.Expected = store.NewID()
-	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(stranger))
-	f.absent(stranger.Key)
+	mismatched := plan("report")
+	mismatched.Expected = store.NewID()
+	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(mismatched))
+	f.absent(mismatched.Key)
 
 	created := f.swapped(plan("report"))
 	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(plan("report")), "it exists")
-	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(stranger))
+	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(mismatched))
 	f.Equal(created.ID, f.get(created.Key).ID)
 
 	replaced := f.swapped(next(created))
@@ -182,16 +182,16 @@ func planOneOfTwo(f *fixture) {
 func planEntries(f *fixture) {
 	p := plan("report")
 	later := occurrence("report", 2)
-	later.At, later.Topic, later.Body = f.look(0).Now+1e9, otherLane("topic"), slices.Repeat([]byte("large "), 2000)
+	later.At, later.Topic, later.Body = f.readHorizon(0).Now+1e9, otherLane("topic"), slices.Repeat([]byte("large "), 2000)
 	at0 := occurrence("report", 3)
 	at0.At, at0.After = 0, time.Hour
 	p.Due, p.Entries = store.MaxMillis, []store.Entry{occurrence("report", 1), later, at0}
-	before := f.look(0)
+	before := f.readHorizon(0)
 	f.swapped(p)
 	f.Equal(later.Body, f.get(later.Key).Body)
 	f.Equal(later.Topic, f.get(later.Key).Topic)
 	f.Equal(later.At, f.get(later.Key).Due)
-	f.counted(f.get(at0.Key).Due, time.Hour, before, f.look(0))
+	f.counted(f.get(at0.Key).Due, time.Hour, before, f.readHorizon(0))
 	f.verify()
 
 	l := f.claimOne(p.Entries[0].Key)
@@ -238,7 +238,7 @@ func planLease(f *fixture) {
 	f.Equal([]any{swap.ID, 1}, []any{again.ID, again.Attempt})
 	f.swapped(store.PlanSwap{Key: p.Key, Expected: swap.ID})
 	f.absent(p.Key)
-	f.Zero(f.look(0).NextLeaseEnd)
+	f.Zero(f.readHorizon(0).NextLeaseEnd)
 }
 
 func planRefused(f *fixture) {
@@ -251,9 +251,9 @@ func planRefused(f *fixture) {
 	f.Equal(p.ID, f.get(p.Key).ID)
 	f.absent(two.Entries[0].Key, two.Entries[1].Key)
 	f.Equal(store.Ended, f.end(store.Outcome{Holder: l.Holder, Kind: store.Release}), "a swap that is refused ends the lease")
-	stranger := two
-	stranger.Expected = store.NewID()
-	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(stranger), "MaxPending goes before Expected")
+	mismatched := two
+	mismatched.Expected = store.NewID()
+	f.Equal([]store.SwapResult{store.SwapLost}, f.swap(mismatched), "MaxPending goes before Expected")
 	one := two
 	one.Entries = two.Entries[:1]
 	f.swapped(one)
@@ -284,14 +284,14 @@ func planReopened(f *fixture) {
 	f.Equal([]store.Record{before}, f.plans(0, 10))
 	f.ended(f.claimOne(p.Entries[1].Key), store.Done)
 	f.Equal(uint64(2), f.history("report").Ended())
-	f.LessOrEqual(f.get(p.Key).Due, f.look(0).Now, "the plan forgot to wake")
+	f.LessOrEqual(f.get(p.Key).Due, f.readHorizon(0).Now, "the plan forgot to wake")
 }
 
 func planDue(f *fixture) {
 	p := plan("report")
-	p.Due = f.look(0).Now + 60_000
+	p.Due = f.readHorizon(0).Now + 60_000
 	f.swapped(p)
-	f.Equal(p.Due, f.look(0).NextDue)
+	f.Equal(p.Due, f.readHorizon(0).NextDue)
 	f.Empty(f.claimPlans(1))
 	f.advance(59 * time.Second)
 	if f.Frozen {
@@ -460,22 +460,22 @@ func planLarge(f *fixture) {
 func planAnnounced(f *fixture) {
 	l := f.listen()
 	p := plan("report")
-	p.Due = f.look(0).Now + 60_000
+	p.Due = f.readHorizon(0).Now + 60_000
 	f.swapped(p)
-	l.hears(store.Event{Kind: store.Earlier, Due: p.Due})
+	l.expect(store.Event{Kind: store.Earlier, Due: p.Due})
 	q := next(p)
 	q.Due, q.Wake, q.Seen = store.MaxMillis, store.WakeOnEnd, 1000
 	q.Entries = []store.Entry{occurrence("report", 1)}
 	f.swapped(q)
-	l.hears(store.Event{Kind: store.Earlier, Due: 1})
+	l.expect(store.Event{Kind: store.Earlier, Due: 1})
 	f.ended(f.claimOne(q.Entries[0].Key), store.Done)
-	l.hears(store.Event{Kind: store.Earlier, Due: f.get(p.Key).Due})
+	l.expect(store.Event{Kind: store.Earlier, Due: f.get(p.Key).Due})
 	r := next(q)
 	r.Due, r.Wake, r.Seen = store.MaxMillis, store.WakeOnEnd, 1000
 	r.Entries = []store.Entry{occurrence("report", 2)}
-	r.Entries[0].At = f.look(0).Now + 60_000
+	r.Entries[0].At = f.readHorizon(0).Now + 60_000
 	f.swapped(r)
 	f.cancel(r.Entries[0].Key)
-	l.hears(store.Event{Kind: store.Earlier, Due: f.get(p.Key).Due})
+	l.expect(store.Event{Kind: store.Earlier, Due: f.get(p.Key).Due})
 	l.close()
 }

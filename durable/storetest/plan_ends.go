@@ -11,7 +11,7 @@ func planWakes(f *fixture) {
 	asleep := func(p store.PlanSwap) { f.Helper(); f.Equal(store.MaxMillis, f.get(p.Key).Due) }
 	awake := func(p store.PlanSwap) {
 		f.Helper()
-		due, now := f.get(p.Key).Due, f.look(0).Now
+		due, now := f.get(p.Key).Due, f.readHorizon(0).Now
 		f.True(due > 1 && due <= now, "due at %d, and it is %d", due, now)
 	}
 	i := 0
@@ -68,7 +68,7 @@ func planWakes(f *fixture) {
 	f.postpone(p)
 	f.put(occurrence("report", 100))
 	f.ended(f.claimOne(occurrence("report", 100).Key), store.Done)
-	f.Greater(f.get(p.Key).Due, f.look(0).Now+1_000_000, "the plan wakes twice")
+	f.Greater(f.get(p.Key).Due, f.readHorizon(0).Now+1_000_000, "the plan wakes twice")
 	p, l = start(next(p), store.WakeOnEnd)
 	p, l2 := start(next(p), store.WakeNever)
 	f.ended(l, store.Done)
@@ -84,7 +84,7 @@ func planWakes(f *fixture) {
 	f.ended(l, store.Done)
 	f.Equal(store.Millis(1), f.get(p.Key).Due, "a leased plan wakes")
 	f.Equal(store.Ended, f.end(store.Outcome{Holder: plan.Holder, Kind: store.Retry, Delay: time.Hour}))
-	f.Greater(f.get(p.Key).Due, f.look(0).Now+1_000_000)
+	f.Greater(f.get(p.Key).Due, f.readHorizon(0).Now+1_000_000)
 	f.cancel(p.Entries[0].Key, p.Entries[1].Key)
 	awake(p)
 }
@@ -116,7 +116,7 @@ func planSeen(f *fixture) {
 	plan, l := f.claimBoth()
 	f.Equal(store.Ended, f.end(store.Outcome{Holder: plan.Holder, Kind: store.Retry, Delay: time.Hour}))
 	f.ended(l, store.DeadLetter)
-	f.Greater(f.get(p.Key).Due, f.look(0).Now+1_000_000, "the plan wakes twice")
+	f.Greater(f.get(p.Key).Due, f.readHorizon(0).Now+1_000_000, "the plan wakes twice")
 }
 
 func planHistory(f *fixture) {
@@ -126,7 +126,7 @@ func planHistory(f *fixture) {
 		p.Entries = append(p.Entries, occurrence("report", i))
 	}
 	f.swapped(p)
-	begun := f.look(0).Now
+	begun := f.readHorizon(0).Now
 	leases := f.claim(4)
 	f.Len(leases, 4)
 	f.ended(leases[0], store.Done)
@@ -137,7 +137,7 @@ func planHistory(f *fixture) {
 	f.ended(leases[3], store.Retry)
 	f.cancel(p.Entries[4].Key)
 	h := f.history("report")
-	ended := f.look(0).Now
+	ended := f.readHorizon(0).Now
 	f.Equal([]uint64{1, 1, 2}, []uint64{h.Done, h.Dead, h.Cancelled})
 	f.Len(h.Last, 4)
 	for i, want := range []store.Note{
@@ -260,5 +260,5 @@ func planLostOccurrence(f *fixture) {
 		f.NotZero(n.Begun)
 		f.Greater(n.Ended, n.Begun)
 	}
-	f.LessOrEqual(f.get(p.Key).Due, f.look(0).Now)
+	f.LessOrEqual(f.get(p.Key).Due, f.readHorizon(0).Now)
 }

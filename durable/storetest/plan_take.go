@@ -38,12 +38,12 @@ func takeLeases(f *fixture) {
 	large.At, large.Topic, large.Body = 2, otherLane("topic"), slices.Repeat([]byte("large "), 2000)
 	p.Due, p.Entries = store.MaxMillis, []store.Entry{occurrence("report", 1), large}
 	q.Due, q.Entries = store.MaxMillis, []store.Entry{occurrence("other", 1)}
-	t, before := newTake(10), f.look(0)
+	t, before := newTake(10), f.readHorizon(0)
 	leases := f.take(t, p, q)
 	f.Len(leases, 3)
 	for i, e := range []store.Entry{p.Entries[0], large, q.Entries[0]} {
 		l := leases[i]
-		f.counted(l.End, testLease, before, f.look(0))
+		f.counted(l.End, testLease, before, f.readHorizon(0))
 		f.Greater(l.Fence, earlier.Fence)
 		earlier = l
 		f.Equal(store.Lease{
@@ -73,7 +73,7 @@ func takeLeases(f *fixture) {
 func takeMax(f *fixture) {
 	p := plan("report")
 	later, now := occurrence("report", 1), occurrence("report", 2)
-	later.At = f.look(0).Now + 1e9
+	later.At = f.readHorizon(0).Now + 1e9
 	now.At = 0 // and no After
 	soon := now
 	soon.Key, soon.After = occurrence("report", 3).Key, time.Hour
@@ -156,7 +156,7 @@ func takeRunsOut(f *fixture) {
 	p := plan("report")
 	p.Due, p.Entries = store.MaxMillis, []store.Entry{occurrence("report", 1)}
 	leases := f.take(newTake(1), p)
-	f.Equal(leases[0].End, f.look(0).NextLeaseEnd)
+	f.Equal(leases[0].End, f.readHorizon(0).NextLeaseEnd)
 	f.advance(testLease - time.Second)
 	f.Empty(f.claim(1))
 	f.advance(time.Second + time.Millisecond)

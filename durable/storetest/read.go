@@ -334,7 +334,7 @@ func statsCount(f *fixture) {
 	f.ended(leases[0], store.DeadLetter)
 	f.put(entry(leases[1].Key)) // a successor is not counted
 	e := entry("later")
-	e.At = f.look(0).Now + 3_600_000
+	e.At = f.readHorizon(0).Now + 3_600_000
 	f.put(e)
 	want := store.Stats{
 		Horizon: store.Horizon{NextDue: 4, NextLeaseEnd: min(leases[1].End, leases[2].End)},
@@ -463,7 +463,7 @@ func edgesChecked(f *fixture) {
 func horizons(f *fixture) {
 	is := func(due, leaseEnd store.Millis) {
 		f.Helper()
-		h := f.look(0)
+		h := f.readHorizon(0)
 		f.NotZero(h.Now)
 		f.Equal([]store.Millis{due, leaseEnd}, []store.Millis{h.NextDue, h.NextLeaseEnd})
 	}

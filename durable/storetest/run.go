@@ -54,7 +54,7 @@ type test struct {
 // contract is all tests except the long ones.
 var contract = slices.Concat(
 	scheduleTests, textTests, timeTests, cancelTests, successorTests, leaseTests, endTests,
-	claimTests, deadTests, readTests, eventTests, lifeTests, planTests, takeTests,
+	claimTests, deadTests, readTests, eventTests, lifecycleTests, planTests, takeTests,
 )
 
 // longTests are the tests with many random calls.

@@ -31,7 +31,7 @@ func scheduleAndRun(f *fixture) {
 	f.Equal(r, f.get("a"))
 	f.verify()
 
-	before := f.look(0)
+	before := f.readHorizon(0)
 	l := f.claimOne("a")
 	f.Equal(e.ID, l.ID)
 	f.Equal(e.Topic, l.Topic)
@@ -40,7 +40,7 @@ func scheduleAndRun(f *fixture) {
 	f.Equal(1, l.Attempt)
 	f.Empty(l.LastError)
 	f.NotZero(l.Fence)
-	f.counted(l.End, testLease, before, f.look(0))
+	f.counted(l.End, testLease, before, f.readHorizon(0))
 	r.State, r.Attempts, r.LeaseEnd, r.Fence, r.Token = store.Leased, 1, l.End, l.Fence, l.Token
 	f.Equal(r, f.get("a"))
 	f.verify()
@@ -272,7 +272,7 @@ func shardsApart(f *fixture) {
 	horizons, err := f.Store.Horizons(f.ctx, all)
 	f.NoError(err)
 	for i, n := range all {
-		want := f.look(n)
+		want := f.readHorizon(n)
 		want.Now = horizons[i].Now
 		f.Equal(want, horizons[i])
 	}
@@ -292,9 +292,9 @@ func rescheduleMoves(f *fixture) {
 	f.Equal(retrying, f.get("b"))
 	f.Equal(1, retrying.Attempts)
 	f.Equal("error of b", retrying.LastError)
-	before := f.look(0)
+	before := f.readHorizon(0)
 	f.Equal([]store.MoveResult{store.Moved}, f.reschedule(store.Move{Key: "b", After: time.Hour}))
-	f.counted(f.get("b").Due, time.Hour, before, f.look(0))
+	f.counted(f.get("b").Due, time.Hour, before, f.readHorizon(0))
 	f.Equal([]string{"a"}, keysOf(f.claim(5)))
 	f.Equal([]store.MoveResult{store.Moved}, f.reschedule(store.Move{Key: "b", After: -time.Hour}))
 	l := f.claimOne("b")

@@ -24,14 +24,14 @@ func otherLane(topic string) string {
 	}
 }
 
-// ranOut stands for a run that ends because its lease expires.
-const ranOut = store.OutcomeKind(0)
+// leaseExpired stands for a run that ends because its lease expires.
+const leaseExpired = store.OutcomeKind(0)
 
 // endBy ends the only run, of key a.
-func (f *fixture) endBy(l store.Lease, way store.OutcomeKind) {
+func (f *fixture) endBy(l store.Lease, kind store.OutcomeKind) {
 	f.Helper()
-	if way != ranOut {
-		f.ended(l, way)
+	if kind != leaseExpired {
+		f.ended(l, kind)
 		return
 	}
 	f.advance(testLease + time.Second)
@@ -42,12 +42,12 @@ func (f *fixture) endBy(l store.Lease, way store.OutcomeKind) {
 	f.Zero(claimed.DeadLettered)
 }
 
-// allWays are ways, and an expired lease if time can be moved.
-func (f *fixture) allWays() []store.OutcomeKind {
+// allOutcomeKinds are outcomeKinds, and leaseExpired if time can be moved.
+func (f *fixture) allOutcomeKinds() []store.OutcomeKind {
 	if f.Advance == nil {
-		return ways
+		return outcomeKinds
 	}
-	return append(ways[:len(ways):len(ways)], ranOut)
+	return append(outcomeKinds[:len(outcomeKinds):len(outcomeKinds)], leaseExpired)
 }
 
 // runOf claims a, and returns the lease and an entry that could succeed it.
@@ -55,12 +55,12 @@ func (f *fixture) runOf() (store.Lease, store.Entry) {
 	f.Helper()
 	f.putAll("a")
 	next := entry("a")
-	next.Topic, next.At, next.Body = otherLane(next.Topic), f.look(0).Now+1e9, []byte("next")
+	next.Topic, next.At, next.Body = otherLane(next.Topic), f.readHorizon(0).Now+1e9, []byte("next")
 	return f.claimOne("a"), next
 }
 
 func successorWaits(f *fixture) {
-	for _, way := range f.allWays() {
+	for _, kind := range f.allOutcomeKinds() {
 		l, next := f.runOf()
 		f.Equal(store.Receipt{Kind: store.Succeeds, Due: next.At}, f.put(next))
 		r := f.get("a")
@@ -72,7 +72,7 @@ func successorWaits(f *fixture) {
 		f.Equal([]int{0, 1, 0}, []int{st.Waiting, st.Leased, st.Dead})
 		f.Zero(st.NextDue)
 		f.verify()
-		f.endBy(l, way)
+		f.endBy(l, kind)
 		f.fresh(next)
 		f.verify()
 		f.Equal(store.EndLost, f.end(store.Outcome{Holder: l.Holder, Kind: store.Done}))
@@ -85,7 +85,7 @@ func successorWaits(f *fixture) {
 }
 
 func successorApart(f *fixture) {
-	for _, way := range f.allWays() {
+	for _, kind := range f.allOutcomeKinds() {
 		f.putAll("a")
 		c := newClaim(3)
 		claimed, _ := f.claimWith(0, c)
@@ -98,11 +98,11 @@ func successorApart(f *fixture) {
 		f.Equal(claimed.Leases, again.Leases, "the claim sent again gets the successor's body")
 		extended, _ := f.extend(l.Holder, testLease)
 		f.Equal(store.Extended, extended)
-		if way == ranOut {
+		if kind == leaseExpired {
 			// It is due, so the claim that ends the old run leases it.
 			f.advance(testLease + time.Second)
 		} else {
-			f.ended(l, way)
+			f.ended(l, kind)
 			f.fresh(next)
 		}
 		second := f.claimOne("a")
@@ -133,13 +133,13 @@ func successorReplaced(f *fixture) {
 
 func successorAndCancel(f *fixture) {
 	running := []store.CancelResult{store.Running}
-	for _, way := range f.allWays() {
+	for _, kind := range f.allOutcomeKinds() {
 		// Cancelled after it was scheduled: both are removed.
 		l, next := f.runOf()
 		f.Equal(store.Succeeds, f.put(next).Kind)
 		f.Equal(running, f.cancel("a"))
 		f.Zero(f.get("a").SuccessorDue)
-		f.endBy(l, way)
+		f.endBy(l, kind)
 		f.absent("a")
 		f.empty()
 		// Cancelled before: the run's mark stays, and the successor waits.
@@ -151,7 +151,7 @@ func successorAndCancel(f *fixture) {
 		f.Equal(next.At, r.SuccessorDue)
 		extended, _ := f.extend(l.Holder, testLease)
 		f.Equal(store.ExtendCancelled, extended)
-		f.endBy(l, way)
+		f.endBy(l, kind)
 		f.fresh(next)
 		f.Equal([]store.CancelResult{store.Cancelled}, f.cancel("a"))
 		f.empty()
@@ -162,7 +162,7 @@ func successorAndCancel(f *fixture) {
 		f.Equal(store.Succeeds, f.put(before).Kind)
 		f.Equal(running, f.cancel("a"))
 		f.Equal(store.Succeeds, f.put(next).Kind)
-		f.endBy(l, way)
+		f.endBy(l, kind)
 		f.fresh(next)
 		f.Equal([]store.CancelResult{store.Cancelled}, f.cancel("a"))
 		f.empty()
@@ -179,7 +179,7 @@ func successorRecurs(f *fixture) {
 		next := entry("a")
 		next.At = store.Millis(i + 2)
 		f.Equal(store.Succeeds, f.put(next).Kind)
-		f.ended(l, ways[i%len(ways)])
+		f.ended(l, outcomeKinds[i%len(outcomeKinds)])
 		f.fresh(next)
 	}
 }

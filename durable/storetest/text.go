@@ -32,8 +32,8 @@ func texts(longest int) []string {
 	return slices.DeleteFunc(list, func(s string) bool { return len(s) > longest })
 }
 
-// lives takes a timer through all of its states, and calls same with its record in each.
-func (f *fixture) lives(e store.Entry, same func(store.Record)) {
+// throughAllStates takes a timer through all of its states, and calls same with its record in each.
+func (f *fixture) throughAllStates(e store.Entry, same func(store.Record)) {
 	f.Helper()
 	n := f.shardOf(e.Key)
 	claim := func(attempt int) store.Lease {
@@ -77,11 +77,11 @@ func anyBody(f *fixture) {
 	for i, body := range bodies {
 		e := entry(name("k", i))
 		e.Body = []byte(body)
-		f.lives(e, func(r store.Record) { f.True(bytes.Equal(e.Body, r.Body), "body %d", i) })
+		f.throughAllStates(e, func(r store.Record) { f.True(bytes.Equal(e.Body, r.Body), "body %d", i) })
 	}
 	e := entry("nil")
 	e.Body = nil
-	f.lives(e, func(r store.Record) { f.Empty(r.Body) })
+	f.throughAllStates(e, func(r store.Record) { f.Empty(r.Body) })
 	// All at once, too.
 	for i, body := range bodies {
 		e := entry(name("k", i))
@@ -102,7 +102,7 @@ func anyKey(f *fixture) {
 	}
 	for _, key := range keys {
 		if key != "" {
-			f.lives(entry(key), func(r store.Record) {
+			f.throughAllStates(entry(key), func(r store.Record) {
 				f.Equal(key, r.Key)
 				f.Equal("body of "+key, string(r.Body))
 			})
@@ -125,7 +125,7 @@ func anyTopic(f *fixture) {
 	for i, topic := range texts(store.MaxTopic) {
 		e := entry(name("k", i))
 		e.Topic = topic
-		f.lives(e, func(r store.Record) { f.Equal(topic, r.Topic) })
+		f.throughAllStates(e, func(r store.Record) { f.Equal(topic, r.Topic) })
 	}
 }
 

@@ -21,7 +21,7 @@ var timeTests = []test{
 
 // neverEarly moves the clock up to each due time and past it.
 func neverEarly(f *fixture) {
-	now := f.look(0).Now
+	now := f.readHorizon(0).Now
 	at := map[string]store.Millis{}
 	for i, d := range []store.Millis{1, 2, 999, 1000, 1001, 1999, 59_999, 60_000, 60_001, 3_600_000} {
 		e := entry(name("k", i))
@@ -118,26 +118,26 @@ func afterPresent(f *fixture) {
 		f.advance(10 * time.Hour)
 	}
 	for _, d := range []time.Duration{time.Millisecond, 1, time.Millisecond + 1, time.Second, time.Hour, 365 * 24 * time.Hour, 0, -time.Hour} {
-		before := f.look(0)
+		before := f.readHorizon(0)
 		e := entry("a")
 		e.At, e.After = 0, d
 		receipt := f.put(e)
-		f.counted(receipt.Due, d, before, f.look(0))
+		f.counted(receipt.Due, d, before, f.readHorizon(0))
 		f.Equal(receipt.Due, f.get("a").Due)
 	}
 	f.Equal("a", f.claimOne("a").Key) // due before now: at once
 	// A successor's delay, too, counts from its scheduling.
-	before := f.look(0)
+	before := f.readHorizon(0)
 	e := entry("a")
 	e.At, e.After = 0, time.Minute
 	receipt := f.put(e)
 	f.Equal(store.Succeeds, receipt.Kind)
-	f.counted(receipt.Due, time.Minute, before, f.look(0))
+	f.counted(receipt.Due, time.Minute, before, f.readHorizon(0))
 	f.Equal(receipt.Due, f.get("a").SuccessorDue)
 }
 
 func dueLongAgo(f *fixture) {
-	now := f.look(0).Now
+	now := f.readHorizon(0).Now
 	var keys []string
 	for i := range 100 {
 		e := entry(name("k", i))
@@ -152,7 +152,7 @@ func dueLongAgo(f *fixture) {
 
 func thousandsAtOnce(f *fixture) {
 	const n = 3000
-	due := f.look(0).Now - 1
+	due := f.readHorizon(0).Now - 1
 	var entries []store.Entry
 	for i := range n {
 		e := entry(name("k", i*7%n))
@@ -198,7 +198,7 @@ func extremeDueTimes(f *fixture) {
 	}
 	f.Equal([]store.Millis{1, 2, 999, 1 << 31, 1 << 32, 1 << 33, store.MaxMillis - 1, store.MaxMillis, store.MaxMillis}, dues)
 	f.Len(f.claim(20), 6)
-	f.Equal(store.MaxMillis-1, f.look(0).NextDue)
+	f.Equal(store.MaxMillis-1, f.readHorizon(0).NextDue)
 	l := func() store.Lease {
 		f.Equal(store.Replaced, f.put(entry("forever")).Kind)
 		return f.claimOne("forever")
