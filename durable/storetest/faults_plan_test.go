@@ -115,8 +115,8 @@ var swapFaults = []fault{
 		})
 	}},
 	{name: "the first swap of a call is made only", found: []string{"S2 of two"}, rig: func(r *rigged) {
-		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
-			results, leases, h, err := r.Store.SwapPlans(ctx, n, swaps[:1], take)
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, c store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+			results, leases, h, err := r.Store.SwapPlans(ctx, n, swaps[:1], c)
 			for len(results) > 0 && len(results) < len(swaps) {
 				results = append(results, store.Swapped)
 			}
@@ -612,8 +612,8 @@ var noteFaults = []fault{
 			}
 		}
 		swap, claim := r.swapPlans, r.claim
-		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
-			results, leases, h, err := swap(ctx, n, swaps, take)
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, c store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+			results, leases, h, err := swap(ctx, n, swaps, c)
 			see(leases)
 			return results, leases, h, err
 		}
@@ -978,8 +978,8 @@ var planFaults = []fault{
 			}
 			return horizons, err
 		}
-		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
-			results, leases, h, err := r.Store.SwapPlans(ctx, n, swaps, take)
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, c store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+			results, leases, h, err := r.Store.SwapPlans(ctx, n, swaps, c)
 			return results, leases, horizon(n, h), err
 		}
 	}},

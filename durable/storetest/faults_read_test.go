@@ -299,11 +299,11 @@ var readFaults = []fault{
 		})
 	}},
 	{name: "occurrences do not count as scheduled", found: []string{"Stats counts what"}, rig: func(r *rigged) {
-		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, c store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 			r.Mu.Lock()
 			before := r.Parts[n].Scheduled
 			r.Mu.Unlock()
-			results, leases, h, err := r.Store.SwapPlans(ctx, n, swaps, take)
+			results, leases, h, err := r.Store.SwapPlans(ctx, n, swaps, c)
 			r.Mu.Lock()
 			defer r.Mu.Unlock()
 			r.Parts[n].Scheduled = before

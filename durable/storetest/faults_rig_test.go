@@ -50,10 +50,10 @@ func (r *rigged) ends(f func(store.Outcome, func(store.Outcome) store.EndResult)
 	each(r, &r.end, f)
 }
 func (r *rigged) swaps(f func(store.PlanSwap, func(store.PlanSwap) store.SwapResult) store.SwapResult) {
-	r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) (results []store.SwapResult, leases []store.Lease, _ store.Horizon, err error) {
+	r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, c store.SwapClaim) (results []store.SwapResult, leases []store.Lease, _ store.Horizon, err error) {
 		for _, p := range swaps {
 			results = append(results, f(p, func(p store.PlanSwap) (result store.SwapResult) {
-				got, some, _, failed := r.Store.SwapPlans(ctx, n, []store.PlanSwap{p}, take)
+				got, some, _, failed := r.Store.SwapPlans(ctx, n, []store.PlanSwap{p}, c)
 				if err = failed; err == nil {
 					result, leases = got[0], append(leases, some...)
 				}

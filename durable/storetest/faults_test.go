@@ -101,8 +101,8 @@ func (r *rigged) End(ctx context.Context, n int, ends []store.Outcome) ([]store.
 	return r.end(ctx, n, ends)
 }
 
-func (r *rigged) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
-	return r.swapPlans(ctx, n, swaps, take)
+func (r *rigged) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, c store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
+	return r.swapPlans(ctx, n, swaps, c)
 }
 
 func (r *rigged) Plans(ctx context.Context, n int, after string, limit int) ([]store.Record, error) {
@@ -226,7 +226,7 @@ func contractFails(t *testing.T, c test, e Engine) (failed bool) {
 // sets noModel. Together, the faults make each test fail at least once.
 func TestEachFaultIsFound(t *testing.T) {
 	t.Parallel()
-	faults := slices.Concat(scheduleFaults, runFaults, readFaults, swapFaults, noteFaults, planFaults, takeFaults)
+	faults := slices.Concat(scheduleFaults, runFaults, readFaults, swapFaults, noteFaults, planFaults, swapClaimFaults)
 	var mu sync.Mutex
 	found := map[string]bool{}
 	ran := 0

@@ -135,7 +135,7 @@ func compare(f *fixture, in []byte) {
 
 func (p *peer) now() time.Time { return *p.clock }
 
-// clone returns an oracle's peer that continues from the state of p, with the clock at now.
+// clone copies p, whose store is an oracle, with the clock at now.
 func (p *peer) clone(now time.Time) *peer {
 	c := &peer{held: slices.Clip(p.held), clock: &now}
 	c.store = p.store.(*oracle.Store).Clone(c.now)

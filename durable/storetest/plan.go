@@ -59,7 +59,7 @@ func (f *fixture) swap(swaps ...store.PlanSwap) []store.SwapResult {
 	return results
 }
 
-func (f *fixture) swapWith(take store.SwapClaim, swaps ...store.PlanSwap) ([]store.SwapResult, []store.Lease) {
+func (f *fixture) swapWith(c store.SwapClaim, swaps ...store.PlanSwap) ([]store.SwapResult, []store.Lease) {
 	f.Helper()
 	n := f.shardOf(swaps[0].Key)
 	for _, p := range swaps {
@@ -69,7 +69,7 @@ func (f *fixture) swapWith(take store.SwapClaim, swaps ...store.PlanSwap) ([]sto
 			f.keys[e.Key] = true
 		}
 	}
-	results, leases, h, err := f.Store.SwapPlans(f.ctx, n, swaps, take)
+	results, leases, h, err := f.Store.SwapPlans(f.ctx, n, swaps, c)
 	f.NoError(err)
 	f.Len(results, len(swaps))
 	for _, l := range leases {

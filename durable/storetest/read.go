@@ -164,8 +164,8 @@ func tokensShown(f *fixture) {
 	p := plan("report")
 	e := occurrence("report", 1)
 	p.Entries = []store.Entry{e}
-	take := newTake(1)
-	f.Len(f.take(take, p), 1)
+	claim := newSwapClaim(1)
+	f.Len(f.swapAndClaim(claim, p), 1)
 	a := f.claimOne("a")
 	shown := func(key string, token store.Token) {
 		f.Helper()
@@ -179,7 +179,7 @@ func tokensShown(f *fixture) {
 		}
 	}
 	shown("a", a.Token)
-	shown(e.Key, take.Token)
+	shown(e.Key, claim.Token)
 	shown("b", store.Token{})
 	f.advance(testLease + time.Second)
 	leases := f.claim(3)
@@ -380,7 +380,7 @@ func scheduledCount(f *fixture) {
 	is(6, "replacing a dead letter")
 	p := plan("report")
 	p.Entries = []store.Entry{occurrence("report", 1), occurrence("report", 2)}
-	f.Len(f.take(newTake(1), p), 1)
+	f.Len(f.swapAndClaim(newSwapClaim(1), p), 1)
 	is(8, "a swap that leases one of two occurrences")
 	q := next(p)
 	q.Entries = []store.Entry{occurrence("report", 2), occurrence("report", 3)}

@@ -54,7 +54,7 @@ type test struct {
 // contract is all tests except the long ones.
 var contract = slices.Concat(
 	scheduleTests, textTests, timeTests, cancelTests, successorTests, leaseTests, endTests,
-	claimTests, deadTests, readTests, eventTests, lifecycleTests, planTests, takeTests,
+	claimTests, deadTests, readTests, eventTests, lifecycleTests, planTests, swapClaimTests,
 )
 
 // longTests are the tests with many random calls.
@@ -70,7 +70,7 @@ func long() bool { return os.Getenv("LIMBO_LONG") == "1" }
 // RunPlans tests an engine's handling of plans: the part of Run's contract that is worth the time
 // on a Cluster.
 func RunPlans(t *testing.T, e Engine) {
-	for _, c := range slices.Concat(planTests, takeTests) {
+	for _, c := range slices.Concat(planTests, swapClaimTests) {
 		t.Run(c.name, func(t *testing.T) { c.f(newFixture(t, e)) })
 	}
 }

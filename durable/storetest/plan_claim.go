@@ -7,30 +7,30 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// takeTests test the leases that swaps give on the occurrences that they create.
-var takeTests = []test{
-	{"S10 a swap leases what it creates", check(takeLeases)},
-	{"S10 a swap leases what is due, and at most Max", check(takeMax)},
-	{"S10 a swap leases nothing that it does not create", checkWith(Options{Shards: 1, Limits: store.Limits{MaxPending: 5}}, takeNothing)},
-	{"S10 a swap that is sent again gets the same leases", check(takeAgain)},
-	{"S10 a lease of a swap runs out as that of a claim", check(takeRunsOut)},
-	{"S10 a lease of a swap survives a reopening", check(takeReopened)},
-	{"a SwapClaim that is out of bounds is refused", check(takeChecked)},
+// swapClaimTests test the leases that swaps grant on the occurrences that they create.
+var swapClaimTests = []test{
+	{"S10 a swap leases what it creates", check(swapClaimLeases)},
+	{"S10 a swap leases what is due, and at most Max", check(swapClaimMax)},
+	{"S10 a swap leases nothing that it does not create", checkWith(Options{Shards: 1, Limits: store.Limits{MaxPending: 5}}, swapClaimNothing)},
+	{"S10 a swap that is sent again gets the same leases", check(swapClaimResent)},
+	{"S10 a lease of a swap expires as that of a claim", check(swapClaimExpires)},
+	{"S10 a lease of a swap survives a reopening", check(swapClaimReopened)},
+	{"a SwapClaim that is out of bounds is refused", check(swapClaimChecked)},
 }
 
-func newTake(max int) store.SwapClaim {
+func newSwapClaim(max int) store.SwapClaim {
 	return store.SwapClaim{Token: store.NewToken("worker"), Lease: testLease, Max: max}
 }
 
-// take makes swaps that must succeed.
-func (f *fixture) take(t store.SwapClaim, swaps ...store.PlanSwap) []store.Lease {
+// swapAndClaim makes swaps, which must succeed, and returns the leases.
+func (f *fixture) swapAndClaim(c store.SwapClaim, swaps ...store.PlanSwap) []store.Lease {
 	f.Helper()
-	results, leases := f.swapWith(t, swaps...)
+	results, leases := f.swapWith(c, swaps...)
 	f.Equal(slices.Repeat([]store.SwapResult{store.Swapped}, len(swaps)), results)
 	return leases
 }
 
-func takeLeases(f *fixture) {
+func swapClaimLeases(f *fixture) {
 	f.putAll("before")
 	earlier := f.claimOne("before")
 	p, q := plan("report"), plan("other")
@@ -38,8 +38,8 @@ func takeLeases(f *fixture) {
 	large.At, large.Topic, large.Body = 2, otherLane("topic"), slices.Repeat([]byte("large "), 2000)
 	p.Due, p.Entries = store.MaxMillis, []store.Entry{occurrence("report", 1), large}
 	q.Due, q.Entries = store.MaxMillis, []store.Entry{occurrence("other", 1)}
-	t, before := newTake(10), f.readHorizon(0)
-	leases := f.take(t, p, q)
+	t, before := newSwapClaim(10), f.readHorizon(0)
+	leases := f.swapAndClaim(t, p, q)
 	f.Len(leases, 3)
 	for i, e := range []store.Entry{p.Entries[0], large, q.Entries[0]} {
 		l := leases[i]
@@ -55,7 +55,7 @@ func takeLeases(f *fixture) {
 			LeaseEnd: l.End, Fence: l.Fence, Token: l.Token,
 		}, f.get(e.Key))
 	}
-	f.Empty(f.claim(10), "what a swap has leased was claimed")
+	f.Empty(f.claim(10), "a timer that a swap has leased is claimed")
 	f.verify()
 
 	f.ended(leases[0], store.Done)
@@ -70,7 +70,7 @@ func takeLeases(f *fixture) {
 	f.Equal(uint64(1), f.history("other").Dead)
 }
 
-func takeMax(f *fixture) {
+func swapClaimMax(f *fixture) {
 	p := plan("report")
 	later, now := occurrence("report", 1), occurrence("report", 2)
 	later.At = f.readHorizon(0).Now + 1e9
@@ -78,22 +78,22 @@ func takeMax(f *fixture) {
 	soon := now
 	soon.Key, soon.After = occurrence("report", 3).Key, time.Hour
 	p.Due, p.Entries = store.MaxMillis, []store.Entry{later, now, soon, occurrence("report", 4), occurrence("report", 5)}
-	leases := f.take(newTake(2), p)
+	leases := f.swapAndClaim(newSwapClaim(2), p)
 	f.Equal([]string{now.Key, p.Entries[3].Key}, keysOf(leases))
 	for _, e := range []store.Entry{later, soon, p.Entries[4]} {
 		f.Equal(store.Waiting, f.get(e.Key).State)
 	}
 	f.claimOne(p.Entries[4].Key)
 
-	for i, t := range []store.SwapClaim{{}, newTake(0)} {
+	for i, t := range []store.SwapClaim{{}, newSwapClaim(0)} {
 		q := plan(name("another", i))
 		q.Due, q.Entries = store.MaxMillis, []store.Entry{occurrence(name("another", i), 1)}
-		f.Empty(f.take(t, q))
+		f.Empty(f.swapAndClaim(t, q))
 		f.claimOne(q.Entries[0].Key)
 	}
 }
 
-func takeNothing(f *fixture) {
+func swapClaimNothing(f *fixture) {
 	p := plan("report")
 	p.Due, p.Entries = store.MaxMillis, []store.Entry{occurrence("report", 1), occurrence("report", 2)}
 	f.swapped(p)
@@ -101,7 +101,7 @@ func takeNothing(f *fixture) {
 
 	exists := next(p) // one is leased to another, and one waits
 	exists.Entries = p.Entries
-	f.Empty(f.take(newTake(10), exists))
+	f.Empty(f.swapAndClaim(newSwapClaim(10), exists))
 	f.Equal(claimed.Fence, f.get(claimed.Key).Fence)
 	f.Equal(store.Waiting, f.get(occurrence("report", 2).Key).State)
 
@@ -112,7 +112,7 @@ func takeNothing(f *fixture) {
 		refused.Entries = append(refused.Entries, occurrence("report", 4+i))
 	}
 	removes := store.PlanSwap{Key: p.Key, Expected: exists.ID, Entries: []store.Entry{occurrence("report", 7)}}
-	results, leases := f.swapWith(newTake(10), lost, refused, removes)
+	results, leases := f.swapWith(newSwapClaim(10), lost, refused, removes)
 	f.Equal([]store.SwapResult{store.SwapLost, store.SwapRefused, store.Swapped}, results)
 	f.Empty(leases)
 	for _, p := range []store.PlanSwap{lost, refused, removes} {
@@ -122,18 +122,18 @@ func takeNothing(f *fixture) {
 	}
 }
 
-func takeAgain(f *fixture) {
+func swapClaimResent(f *fixture) {
 	p, q := plan("report"), plan("other")
 	p.Due, p.Entries = store.MaxMillis, []store.Entry{occurrence("report", 1), occurrence("report", 2), occurrence("report", 3)}
 	q.Due, q.Entries = store.MaxMillis, []store.Entry{occurrence("other", 1)}
-	t := newTake(10)
-	first := f.take(t, p, q)
+	t := newSwapClaim(10)
+	first := f.swapAndClaim(t, p, q)
 	lost := []store.SwapResult{store.SwapLost, store.SwapLost}
 	results, again := f.swapWith(t, p, q)
 	f.Equal(lost, results)
 	f.Equal(first, again)
 
-	_, other := f.swapWith(newTake(10), p, q)
+	_, other := f.swapWith(newSwapClaim(10), p, q)
 	f.Empty(other, "another call gets its leases")
 	_, none := f.swapWith(store.SwapClaim{}, p, q)
 	f.Empty(none)
@@ -152,10 +152,10 @@ func takeAgain(f *fixture) {
 	f.absent(first[0].Key)
 }
 
-func takeRunsOut(f *fixture) {
+func swapClaimExpires(f *fixture) {
 	p := plan("report")
 	p.Due, p.Entries = store.MaxMillis, []store.Entry{occurrence("report", 1)}
-	leases := f.take(newTake(1), p)
+	leases := f.swapAndClaim(newSwapClaim(1), p)
 	f.Equal(leases[0].End, f.readHorizon(0).NextLeaseEnd)
 	f.advance(testLease - time.Second)
 	f.Empty(f.claim(1))
@@ -167,14 +167,14 @@ func takeRunsOut(f *fixture) {
 	f.ended(l, store.Done)
 }
 
-func takeReopened(f *fixture) {
+func swapClaimReopened(f *fixture) {
 	if f.Reopen == nil {
 		f.Skip("the engine cannot be reopened")
 	}
 	p := plan("report")
 	p.Due, p.Entries = store.MaxMillis, []store.Entry{occurrence("report", 1), occurrence("report", 2)}
 	p.Entries[1].Body = slices.Repeat([]byte("large "), 2000)
-	leases := f.take(newTake(2), p)
+	leases := f.swapAndClaim(newSwapClaim(2), p)
 	f.Store = f.Reopen(f.TB)
 	f.ended(leases[0], store.Done)
 	f.Equal(uint64(1), f.history("report").Done)
@@ -183,7 +183,7 @@ func takeReopened(f *fixture) {
 	f.Equal([]any{2, string(p.Entries[1].Body)}, []any{l.Attempt, string(l.Body)})
 }
 
-func takeChecked(f *fixture) {
+func swapClaimChecked(f *fixture) {
 	p := plan("report")
 	token := store.NewToken("worker")
 	for want, t := range map[string]store.SwapClaim{
