@@ -12,9 +12,9 @@ var cancelTests = []test{
 	{"D4 case 5: Cancelled needs no due time, and no handler will run", check(cancelWaiting)},
 	{"D4 NotFound: absent and dead", check(cancelAbsent)},
 	{"D4 Running: no retry, however the run ends", check(cancelLeased)},
-	{"D4 Running: a lease that has run out is not leased again", check(cancelRanOut)},
-	{"D4 case 14: an extension does not bring back the cancelled", check(cancelExtended)},
-	{"D4 one call for all kinds", check(cancelBatch)},
+	{"D4 Running: an expired lease is not granted again", check(cancelExpired)},
+	{"D4 case 14: an extension does not revive a cancelled timer", check(cancelExtended)},
+	{"D4 one call for timers in all states", check(cancelBatch)},
 }
 
 func cancelWaiting(f *fixture) {
@@ -72,7 +72,7 @@ func cancelLeased(f *fixture) {
 	}
 }
 
-func cancelRanOut(f *fixture) {
+func cancelExpired(f *fixture) {
 	f.putAll("a", "b", "c")
 	leases := f.claim(3)
 	f.Equal([]store.CancelResult{store.Running}, f.cancel("a"))

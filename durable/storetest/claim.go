@@ -12,11 +12,11 @@ var claimTests = []test{
 	{"D11 in a lane by due time", check(laneOrder)},
 	{"D11 lanes take turns", check(lanesTakeTurns)},
 	{"D11 a full lane does not keep others waiting", check(laneStarvation)},
-	{"D11 leases that ran out take turns with the lanes", check(ranOutTakesTurns)},
-	{"D11 of leases that ran out, the first to run out comes first", check(ranOutOrder)},
+	{"D11 expired leases take turns with the lanes", check(expiredTakesTurns)},
+	{"D11 expired leases are claimed in the order of their ends", check(expiredOrder)},
 	{"D12 a claim is bounded by its count", check(claimMax)},
 	{"D12 a claim is bounded by the size of its bodies", check(claimMaxBytes)},
-	{"D6 a claim deals with all leases that ran out, whatever its room", check(claimDealsFirst)},
+	{"D6 a claim processes all expired leases, whatever its capacity", check(claimProcessesExpired)},
 }
 
 // topicOf returns a topic of a lane.
@@ -109,7 +109,7 @@ func laneStarvation(f *fixture) {
 		claim := newClaim(2)
 		claim.FirstLane = 1
 		claimed, _ := f.claimWith(0, claim)
-		f.Equal([store.Lanes]int{0, 1, 0, 1}, lanesOf(claimed.Leases), "D11: a lane waits although there is room for two")
+		f.Equal([store.Lanes]int{0, 1, 0, 1}, lanesOf(claimed.Leases), "D11: a lane waits although there is capacity for two")
 	}
 	claimed, _ := f.claimWith(0, newClaim(2))
 	f.Equal([store.Lanes]int{0, 2, 0, 0}, lanesOf(claimed.Leases))
@@ -125,17 +125,17 @@ func laneStarvation(f *fixture) {
 	}
 }
 
-func ranOutTakesTurns(f *fixture) {
+func expiredTakesTurns(f *fixture) {
 	const n = 11
 	f.fill(0, n)
 	f.Len(f.claim(n), n)
 	f.advance(testLease + time.Second)
 	f.fill(1, n)
 	f.fill(2, n)
-	ranOut := func(max, first int) (again, fromLanes int) {
-		claim := newClaim(max)
-		claim.FirstLane = first
-		claimed, _ := f.claimWith(0, claim)
+	claim := func(max, first int) (again, fromLanes int) {
+		c := newClaim(max)
+		c.FirstLane = first
+		claimed, _ := f.claimWith(0, c)
 		f.Len(claimed.Leases, max)
 		for _, l := range claimed.Leases {
 			if l.Attempt == 2 {
@@ -146,19 +146,19 @@ func ranOutTakesTurns(f *fixture) {
 		}
 		return again, fromLanes
 	}
-	again, fromLanes := ranOut(1, store.Lanes)
-	f.Equal([]int{1, 0}, []int{again, fromLanes}, "D11: a claim with room for one never comes to the leases that ran out")
-	again, fromLanes = ranOut(3, 0)
-	f.Equal([]int{1, 2}, []int{again, fromLanes}, "D11: all lanes or the leases that ran out wait")
-	again, fromLanes = ranOut(3, 2)
+	again, fromLanes := claim(1, store.Lanes)
+	f.Equal([]int{1, 0}, []int{again, fromLanes}, "D11: a claim with capacity for one never reaches the expired leases")
+	again, fromLanes = claim(3, 0)
+	f.Equal([]int{1, 2}, []int{again, fromLanes}, "D11: the lanes or the expired leases wait")
+	again, fromLanes = claim(3, 2)
 	f.Equal([]int{1, 2}, []int{again, fromLanes})
-	again, fromLanes = ranOut(12, 1)
+	again, fromLanes = claim(12, 1)
 	f.Equal([]int{4, 8}, []int{again, fromLanes})
-	again, fromLanes = ranOut(12, 1)
+	again, fromLanes = claim(12, 1)
 	f.Equal([]int{4, 8}, []int{again, fromLanes})
 }
 
-func ranOutOrder(f *fixture) {
+func expiredOrder(f *fixture) {
 	f.putAll("c", "b", "a")
 	for _, l := range f.claim(3) {
 		f.extend(l.Holder, map[string]time.Duration{"b": time.Hour, "c": 2 * time.Hour, "a": 3 * time.Hour}[l.Key])
@@ -224,7 +224,7 @@ func claimMaxBytes(f *fixture) {
 	f.Equal(13, total)
 }
 
-func claimDealsFirst(f *fixture) {
+func claimProcessesExpired(f *fixture) {
 	f.putAll("cancelled", "succeeded", "exhausted", "left")
 	leases := f.claim(4)
 	f.cancel("cancelled")

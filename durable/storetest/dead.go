@@ -9,10 +9,10 @@ import (
 // deadTests test Requeue and Purge, and the limits that remove dead letters.
 var deadTests = []test{
 	{"D9 dead letters are requeued, attempts from 0", check(requeueDead)},
-	{"D9 requeue is refused if the key lives", check(requeueRefused)},
+	{"D9 requeue is refused if the key is waiting or leased", check(requeueRefused)},
 	{"D9 purge removes dead letters, and only these", check(purgeDead)},
-	{"D9 MaxDead: the oldest go, counted", checkWith(Options{Shards: 1, Limits: store.Limits{MaxDead: 3}}, maxDead)},
-	{"D9 MaxDeadAge: the old go, counted", checkWith(Options{Shards: 1, Limits: store.Limits{MaxDeadAge: time.Hour}}, maxDeadAge)},
+	{"D9 MaxDead: the oldest are removed, and counted", checkWith(Options{Shards: 1, Limits: store.Limits{MaxDead: 3}}, maxDead)},
+	{"D9 MaxDeadAge: old ones are removed, and counted", checkWith(Options{Shards: 1, Limits: store.Limits{MaxDeadAge: time.Hour}}, maxDeadAge)},
 	{"D9 MaxDead and MaxDeadAge: whichever drops more", checkWith(Options{Shards: 1, Limits: store.Limits{MaxDead: 2, MaxDeadAge: time.Hour}}, maxDeadAndAge)},
 }
 

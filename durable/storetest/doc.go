@@ -12,9 +12,9 @@
 //		}})
 //	}
 //
-// Each test opens its own stores, is named for the rules that it checks, and ends by emptying its
-// store and checking that nothing is left. Run the suite with a frozen clock, which finds errors of
-// a millisecond, and with a running one, which finds timers that are early by less.
+// Each test opens its own stores and is named for the rules that it checks. At its end it removes
+// all timers and checks that the engine has no keys left. Run the suite with a frozen clock, which
+// finds errors of a millisecond, and with a running one, which finds timers that are early by less.
 //
 // The suite compares the answers of an engine to random calls with those of the oracle, a store in
 // memory that is slow, simple and correct; [Fuzz] makes a fuzz target of that. Package memstore
@@ -27,8 +27,11 @@
 //	schedule.go cancel.go     the calls, one test for each rule
 //	claim.go lease.go end.go
 //	successor.go dead.go
+//	plan.go plan_ends.go      plans of schedules, their occurrences and histories
+//	plan_claim.go             leases that swaps grant
 //	timing.go text.go         times and texts at their limits
-//	read.go events.go life.go reads, announcements, and the state after a reopening
+//	read.go events.go         reads and announcements
+//	lifecycle.go              heartbeats, and stores that are closed or opened again
 //	model.go model_steps.go   random calls, compared with the oracle; Fuzz
 //	history.go hammer.go      concurrent calls: linearizable, and each timer acknowledged once
 //	hour.go                   an hour of the engine's clock

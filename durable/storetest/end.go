@@ -9,12 +9,12 @@ import (
 
 // endTests test each kind of End, and the state in which it leaves the timer.
 var endTests = []test{
-	{"D7 Done: gone, and ended once", check(endDone)},
+	{"D7 Done: the timer is removed, and ends once", check(endDone)},
 	{"case 8 case 15: Retry waits for its delay, attempts and error kept", check(endRetry)},
 	{"Snooze waits for its delay, and does not count", check(endSnooze)},
-	{"case 21: GiveBack waits as before, and does not count", check(endGiveBack)},
+	{"case 21: Release waits as before, and does not count", check(endRelease)},
 	{"D9 DeadLetter: a dead letter, error and body kept", check(endDeadLetter)},
-	{"ends of all kinds in one call", check(endBatch)},
+	{"outcomes of all kinds in one call", check(endBatch)},
 }
 
 func endDone(f *fixture) {
@@ -83,7 +83,7 @@ func endSnooze(f *fixture) {
 	f.Equal(2, f.claimOne("a").Attempt)
 }
 
-func endGiveBack(f *fixture) {
+func endRelease(f *fixture) {
 	e := entry("a")
 	f.put(e)
 	for range 3 {
@@ -127,16 +127,16 @@ func endBatch(f *fixture) {
 	f.cancel("cancelled")
 	next := entry("succeeded")
 	f.put(next)
-	var ends []store.Outcome
+	var outcomes []store.Outcome
 	for i, l := range leases {
-		ends = append(ends, store.Outcome{Holder: l.Holder, Kind: outcomeKinds[i%len(outcomeKinds)], Delay: time.Minute, Error: "failed"})
+		outcomes = append(outcomes, store.Outcome{Holder: l.Holder, Kind: outcomeKinds[i%len(outcomeKinds)], Delay: time.Minute, Error: "failed"})
 	}
-	ends[6].Kind = store.Retry
+	outcomes[6].Kind = store.Retry
 	before := f.readHorizon(0)
-	results, h, err := f.Store.End(f.ctx, 0, ends)
+	results, h, err := f.Store.End(f.ctx, 0, outcomes)
 	f.NoError(err)
 	f.Equal(h.NextDue, store.Millis(1))
-	want := slices.Repeat([]store.EndResult{store.Ended}, len(ends))
+	want := slices.Repeat([]store.EndResult{store.Ended}, len(outcomes))
 	want[5], want[6] = store.EndCancelled, store.EndReplaced
 	f.Equal(want, results)
 	f.absent("done", "cancelled")

@@ -62,7 +62,7 @@ func (l *listener) expect(want store.Event) {
 	}
 }
 
-var errEnough = errors.New("heard enough")
+var errEnough = errors.New("enough events")
 
 func (l *listener) close() {
 	l.f.Helper()

@@ -102,7 +102,7 @@ var swapClaimFaults = []fault{
 		}
 	}},
 	{name: "a swap leases an occurrence that is leased to another", found: []string{"S10 a swap leases nothing", "S10 a swap that is sent again"}, rig: leasesMore(func(r store.Record) bool { return r.State == store.Leased })},
-	{name: "a lease of a swap is as long as another", found: []string{"S10 a swap leases what it"}, rig: ofSwapClaim(func(t *store.SwapClaim) { t.Lease *= 2 })},
+	{name: "a lease of a swap has twice the length", found: []string{"S10 a swap leases what it"}, rig: ofSwapClaim(func(t *store.SwapClaim) { t.Lease *= 2 })},
 	{name: "a lease of a swap is no attempt", found: []string{"S10 a swap leases what it"}, rig: ofSwapLease(func(t *oracle.Timer, l *store.Lease) { t.Attempts--; l.Attempt-- })},
 	{name: "a lease of a swap has no topic", found: []string{"S10 a swap leases what it"}, rig: ofSwapLease(func(_ *oracle.Timer, l *store.Lease) { l.Topic = "" })},
 	{name: "a lease of a swap has no body", found: []string{"S10 a swap leases what it"}, rig: ofSwapLease(func(_ *oracle.Timer, l *store.Lease) { l.Body = nil })},

@@ -66,15 +66,15 @@ func refused(f func(r *rigged, p store.PlanSwap, do func(store.PlanSwap) store.S
 	}
 }
 
-// crowded reports whether a swap that adds some timers exceeds MaxPending.
-func (r *rigged) crowded(p store.PlanSwap, added int) bool {
+// exceedsMaxPending reports whether a swap that adds timers would exceed MaxPending.
+func (r *rigged) exceedsMaxPending(p store.PlanSwap, added int) bool {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	return r.Limits.MaxPending > 0 && r.Parts[store.ShardOf(p.Key, len(r.Parts))].Pending()+added > r.Limits.MaxPending
 }
 
-// boundless calls f without MaxPending.
-func (r *rigged) boundless(f func()) {
+// withoutMaxPending calls f while MaxPending is not set.
+func (r *rigged) withoutMaxPending(f func()) {
 	limit := r.Limits.MaxPending
 	r.Limits.MaxPending = 0
 	defer func() { r.Limits.MaxPending = limit }()
@@ -92,7 +92,7 @@ var swapFaults = []fault{
 			p.Expected = was.ID
 		}
 	})},
-	{name: "a plan is created whatever there is", found: []string{"S2 a swap creates,"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, was store.Record) {
+	{name: "a plan is created although one exists", found: []string{"S2 a swap creates,"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, was store.Record) {
 		if p.Expected == (store.ID{}) {
 			p.Expected = was.ID
 		}
@@ -114,7 +114,7 @@ var swapFaults = []fault{
 			return result
 		})
 	}},
-	{name: "the first swap of a call is made only", found: []string{"S2 of two"}, rig: func(r *rigged) {
+	{name: "only the first swap of a call is made", found: []string{"S2 of two"}, rig: func(r *rigged) {
 		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, c store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 			results, leases, h, err := r.Store.SwapPlans(ctx, n, swaps[:1], c)
 			for len(results) > 0 && len(results) < len(swaps) {
@@ -153,7 +153,7 @@ var swapFaults = []fault{
 			return do(p)
 		})
 	}},
-	{name: "a plan whose lease has run out is not swapped", found: []string{"S2 a plan whose leases"}, rig: func(r *rigged) {
+	{name: "a plan whose lease has expired is not swapped", found: []string{"S2 a plan whose leases"}, rig: func(r *rigged) {
 		r.swaps(func(p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult {
 			if was := r.record(p.Key); was.State == store.Leased && was.LeaseEnd <= r.ms() {
 				return store.SwapLost
@@ -214,7 +214,7 @@ var swapFaults = []fault{
 
 	// MaxPending.
 	{name: "MaxPending does not bound swaps", found: []string{"S2 a swap that MaxPending"}, rig: refused(func(r *rigged, p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) (result store.SwapResult) {
-		r.boundless(func() { result = do(p) })
+		r.withoutMaxPending(func() { result = do(p) })
 		return result
 	})},
 	{name: "MaxPending refuses the entries only", found: []string{"S2 a swap that MaxPending"}, rig: refused(func(_ *rigged, p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult {
@@ -238,7 +238,7 @@ var swapFaults = []fault{
 	{name: "MaxPending counts entries that exist", found: []string{"S2 a swap that MaxPending"}, rig: func(r *rigged) {
 		r.swaps(func(p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult {
 			added := p.Added(func(string) bool { return false })
-			if r.record(p.Key).ID == p.Expected && added > 0 && r.crowded(p, added) {
+			if r.record(p.Key).ID == p.Expected && added > 0 && r.exceedsMaxPending(p, added) {
 				return store.SwapRefused
 			}
 			return do(p)
@@ -246,7 +246,7 @@ var swapFaults = []fault{
 	}},
 	{name: "MaxPending counts a plan that is replaced", found: []string{"S2 a swap that MaxPending"}, rig: func(r *rigged) {
 		r.swaps(func(p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult {
-			if p.ID != (store.ID{}) && r.record(p.Key).ID == p.Expected && r.crowded(p, 1) {
+			if p.ID != (store.ID{}) && r.record(p.Key).ID == p.Expected && r.exceedsMaxPending(p, 1) {
 				return store.SwapRefused
 			}
 			return do(p)
@@ -254,7 +254,7 @@ var swapFaults = []fault{
 	}},
 	{name: "MaxPending refuses a removal", found: []string{"S2 a swap that MaxPending"}, rig: func(r *rigged) {
 		r.swaps(func(p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult {
-			if p.ID == (store.ID{}) && r.record(p.Key).ID == p.Expected && r.crowded(p, len(p.Entries)) {
+			if p.ID == (store.ID{}) && r.record(p.Key).ID == p.Expected && r.exceedsMaxPending(p, len(p.Entries)) {
 				return store.SwapRefused
 			}
 			return do(p)
@@ -263,7 +263,7 @@ var swapFaults = []fault{
 	{name: "MaxPending refuses before Expected is compared", found: []string{"S2 a swap that MaxPending"}, rig: func(r *rigged) {
 		r.swaps(func(p store.PlanSwap, do func(store.PlanSwap) store.SwapResult) store.SwapResult {
 			added := p.Added(func(key string) bool { return r.record(key).State != 0 })
-			if added > 0 && r.crowded(p, added) {
+			if added > 0 && r.exceedsMaxPending(p, added) {
 				return store.SwapRefused
 			}
 			return do(p)
@@ -325,8 +325,8 @@ var swapFaults = []fault{
 	}},
 
 	// Seen.
-	{name: "a swap does not look at Seen", found: []string{"S4 a plan is awake at once"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, _ store.Record) { p.Seen = math.MaxUint64 })},
-	{name: "what was seen wakes", found: []string{"S4 a plan is awake at once"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, _ store.Record) { p.Seen = max(p.Seen, 1) - 1 })},
+	{name: "a swap ignores Seen", found: []string{"S4 a plan is awake at once"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, _ store.Record) { p.Seen = math.MaxUint64 })},
+	{name: "an end that was seen wakes", found: []string{"S4 a plan is awake at once"}, rig: ofSwap(func(_ *rigged, p *store.PlanSwap, _ store.Record) { p.Seen = max(p.Seen, 1) - 1 })},
 	{name: "Seen is of all ends", found: []string{"S4 a plan is awake at once"}, rig: afterSwap(func(r *rigged, p store.PlanSwap, t *oracle.Timer, _ oracle.Timer) {
 		if p.Wake == store.WakeOnDead && t.History.Ended() > p.Seen {
 			t.Due = r.ms()
@@ -522,7 +522,7 @@ var noteFaults = []fault{
 	}},
 	{name: "Retry is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OccurrenceDead, endedBy(store.Retry))},
 	{name: "Snooze is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OccurrenceDone, endedBy(store.Snooze))},
-	{name: "GiveBack is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OccurrenceDone, endedBy(store.Release))},
+	{name: "Release is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OccurrenceDone, endedBy(store.Release))},
 	{name: "a run that has a successor is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OccurrenceDone, func(_ store.Outcome, result store.EndResult) bool { return result == store.EndReplaced })},
 	{name: "an end that is lost is noted", found: []string{"S9 the history counts"}, rig: noteOfEnd(store.OccurrenceDone, func(_ store.Outcome, result store.EndResult) bool { return result == store.EndLost })},
 	{name: "a lost lease of an occurrence with a successor is noted", found: []string{"S9 an occurrence that ends"}, rig: func(r *rigged) {
@@ -556,7 +556,7 @@ var noteFaults = []fault{
 			return result
 		})
 	}},
-	{name: "what is purged is noted", found: []string{"S9 the history counts"}, rig: func(r *rigged) {
+	{name: "a purge is noted", found: []string{"S9 the history counts"}, rig: func(r *rigged) {
 		r.purge = func(ctx context.Context, n int, keys []string) (int, error) {
 			for _, key := range keys {
 				if r.record(key).State == store.Dead {
@@ -629,7 +629,7 @@ var noteFaults = []fault{
 		}
 		return true
 	})},
-	{name: "a note tells when the lease ran out", found: []string{"S9 an occurrence that ends"}, rig: notes(func(_ *rigged, call string, n *store.Note) bool {
+	{name: "a note ends at the claim of the lost lease", found: []string{"S9 an occurrence that ends"}, rig: notes(func(_ *rigged, call string, n *store.Note) bool {
 		if call == inClaim {
 			n.Ended = n.Begun
 		}
@@ -794,7 +794,7 @@ func listed(keep func(*store.Record) bool) func(*rigged) {
 var planFaults = []fault{
 	// Claims.
 	{name: "a claim leases no plans", found: []string{"S3 a claim leases", "S2 a claim that is sent again"}, rig: ofClaim(func(c *store.Claim) { c.Plans = 0 })},
-	{name: "a claim leases a plan that it did not ask for", found: []string{"S3 a claim leases"}, rig: ofClaim(func(c *store.Claim) { c.Plans = max(c.Plans, 1) })},
+	{name: "a claim leases a plan that it did not request", found: []string{"S3 a claim leases"}, rig: ofClaim(func(c *store.Claim) { c.Plans = max(c.Plans, 1) })},
 	{name: "a claim has a plan too many", found: []string{"S3 a claim leases"}, rig: ofClaim(func(c *store.Claim) {
 		if c.Plans > 0 && c.Plans < store.MaxItems {
 			c.Plans++
@@ -834,7 +834,7 @@ var planFaults = []fault{
 		t.Due = 1
 		return func() { t.Due = due }
 	})},
-	{name: "plans that are due go before leases that ran out", found: []string{"S2 a plan whose leases"}, rig: func(r *rigged) {
+	{name: "due plans go before plans with expired leases", found: []string{"S2 a plan whose leases"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (claimed store.Claimed) {
 			due := 0
 			for _, t := range r.plansOf(n) {
@@ -867,7 +867,7 @@ var planFaults = []fault{
 		t.Due++
 		return func() { t.Due = due }
 	})},
-	{name: "a lease on a plan never runs out", found: []string{"S2 a plan whose leases"}, rig: planClaims(store.Leased, func(r *rigged, _ store.Claim, t *oracle.Timer) func() {
+	{name: "a lease on a plan never expires", found: []string{"S2 a plan whose leases"}, rig: planClaims(store.Leased, func(r *rigged, _ store.Claim, t *oracle.Timer) func() {
 		if t.LeaseEnd > r.ms() {
 			return nil
 		}
@@ -879,7 +879,7 @@ var planFaults = []fault{
 		}
 		return nil
 	})},
-	{name: "a plan whose lease ran out is leased as a timer", found: []string{"S2 a plan whose leases"}, rig: func(r *rigged) {
+	{name: "a plan whose lease has expired is leased as a timer", found: []string{"S2 a plan whose leases"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
 			if c.Plans == 0 {
 				for _, t := range r.plansOf(n) {
@@ -939,7 +939,7 @@ var planFaults = []fault{
 			st.Waiting++
 		}
 	})},
-	{name: "Stats counts plans among what is overdue", found: []string{"S1"}, rig: statsOf(func(st *store.Stats, t *oracle.Timer, now store.Millis) {
+	{name: "Stats counts plans among overdue timers", found: []string{"S1"}, rig: statsOf(func(st *store.Stats, t *oracle.Timer, now store.Millis) {
 		if t.State == store.Waiting && t.Due <= now {
 			st.Overdue++
 		}
@@ -1010,7 +1010,7 @@ var planFaults = []fault{
 		}
 		return list(after, limit)
 	})},
-	{name: "Plans begins with the key after which it is to begin", found: []string{"S9 plans are listed"}, rig: pages(func(list func(string, int) ([]store.Record, error), after string, limit int) ([]store.Record, error) {
+	{name: "Plans begins with the key of its cursor", found: []string{"S9 plans are listed"}, rig: pages(func(list func(string, int) ([]store.Record, error), after string, limit int) ([]store.Record, error) {
 		if after != "" {
 			after = after[:len(after)-1]
 		}

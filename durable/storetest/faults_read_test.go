@@ -12,7 +12,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// asIf makes due waiting timers look different to claims.
+// asIf changes due waiting timers during claims.
 func asIf(set func(*oracle.Timer)) func(*rigged) {
 	return func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
@@ -61,7 +61,7 @@ var readFaults = []fault{
 	{name: "a lane is in order of keys", found: []string{"D11 in a lane"}, rig: asIf(func(t *oracle.Timer) { t.Due = 1 })},
 	{name: "there is one lane", found: []string{"D11 lanes take", "D11 a full"}, rig: asIf(func(t *oracle.Timer) { t.Topic = "" })},
 	{name: "claims begin with the same lane", found: []string{"D11 lanes take"}, rig: ofClaim(func(c *store.Claim) { c.FirstLane = 0 })},
-	{name: "leases that ran out wait for the lanes", found: []string{"D11 leases that"}, rig: func(r *rigged) {
+	{name: "expired leases wait for the lanes", found: []string{"D11 expired leases take"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
 			if h := r.horizonOf(n); h.NextDue == 0 || h.NextDue > h.Now {
 				return do(c)
@@ -75,14 +75,14 @@ var readFaults = []fault{
 			return got
 		})
 	}},
-	{name: "leases that ran out are in order of keys", found: []string{"D11 of leases"}, rig: forRanOut(func(t *oracle.Timer) func() {
+	{name: "expired leases are in order of keys", found: []string{"D11 expired leases are"}, rig: forExpired(func(t *oracle.Timer) func() {
 		undo := hide(t)
 		t.LeaseEnd = 1
 		return undo
 	})},
 	{name: "a claim has one too many", found: []string{"D12 a claim is bounded by its count"}, rig: ofClaim(func(c *store.Claim) { c.Max = min(c.Max+1, store.MaxItems) })},
 	{name: "a claim's bytes are not counted", found: []string{"D12 a claim is bounded by the size"}, rig: ofClaim(func(c *store.Claim) { c.MaxBytes = store.MaxClaim })},
-	{name: "a claim without room leaves leases that ran out", found: []string{"D6 a claim deals"}, rig: func(r *rigged) {
+	{name: "a claim without capacity skips expired leases", found: []string{"D6 a claim processes"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
 			due := 0
 			r.timersOf(n, store.Waiting, func(t *oracle.Timer) {
@@ -109,7 +109,7 @@ var readFaults = []fault{
 			return result
 		})
 	}},
-	{name: "requeue takes the living", found: []string{"D9 requeue is"}, rig: func(r *rigged) {
+	{name: "requeue accepts waiting and leased timers", found: []string{"D9 requeue is"}, rig: func(r *rigged) {
 		r.requeues(func(key string, do func(string) store.RequeueResult) store.RequeueResult {
 			if result := do(key); result != store.RequeueExists {
 				return result
@@ -118,7 +118,7 @@ var readFaults = []fault{
 			return store.Requeued
 		})
 	}},
-	{name: "purge takes waiting timers", found: []string{"D9 purge"}, rig: func(r *rigged) {
+	{name: "purge removes waiting timers", found: []string{"D9 purge"}, rig: func(r *rigged) {
 		r.purge = func(ctx context.Context, n int, keys []string) (int, error) {
 			purged, err := r.Store.Purge(ctx, n, keys)
 			for _, key := range keys {
@@ -170,7 +170,7 @@ var readFaults = []fault{
 
 	// Reads.
 	{name: "List passes over ties of waiting timers", found: []string{"pages of waiting timers, by", "case 12"}, noModel: true, rig: listing(passTies(store.Waiting))},
-	{name: "List passes over ties of what is leased", found: []string{"pages of what is leased"}, noModel: true, rig: listing(passTies(store.Leased))},
+	{name: "List passes over ties of leased timers", found: []string{"pages of leased timers"}, noModel: true, rig: listing(passTies(store.Leased))},
 	{name: "List passes over ties of dead letters", found: []string{"pages of dead letters"}, noModel: true, rig: listing(passTies(store.Dead))},
 	{name: "List compares the beginnings of keys", found: []string{"pages of waiting timers, of long keys"}, noModel: true, rig: listing(func(list lister, q store.Query) (store.Page, error) {
 		after, limit := q.After, q.Limit
@@ -182,7 +182,7 @@ var readFaults = []fault{
 		})
 		return cutPage(page, limit), err
 	})},
-	{name: "List counts instead of comparing", found: []string{"D12 what changes"}, noModel: true, rig: func(r *rigged) {
+	{name: "List counts instead of comparing", found: []string{"D12 timers that change"}, noModel: true, rig: func(r *rigged) {
 		seen := 0
 		listing(func(list lister, q store.Query) (store.Page, error) {
 			if q.State != store.Waiting {
@@ -200,7 +200,7 @@ var readFaults = []fault{
 			return page, err
 		})(r)
 	}},
-	{name: "List has bodies", found: []string{"Stats counts by home"}, rig: func(r *rigged) {
+	{name: "List has bodies", found: []string{"Stats counts by state"}, rig: func(r *rigged) {
 		r.list = func(ctx context.Context, n int, q store.Query) (store.Page, error) {
 			page, err := r.Store.List(ctx, n, q)
 			for i := range page.Records {
@@ -209,22 +209,22 @@ var readFaults = []fault{
 			return page, err
 		}
 	}},
-	{name: "List has the due time of what is leased as its lease's end", found: []string{"pages of what is leased"}, rig: listedAs(func(r *store.Record) {
+	{name: "List has a leased timer's due time as the end of its lease", found: []string{"pages of leased timers"}, rig: listedAs(func(r *store.Record) {
 		if r.State == store.Leased {
 			r.LeaseEnd = r.Due
 		}
 	})},
-	{name: "List does not tell of a cancellation", found: []string{"pages of what is leased"}, rig: listedAs(func(r *store.Record) { r.Cancelled = false })},
-	{name: "List does not tell of a successor", found: []string{"pages of what is leased"}, rig: listedAs(func(r *store.Record) { r.SuccessorDue = 0 })},
-	{name: "List does not tell the token", found: []string{"a leased timer shows"}, rig: listedAs(func(r *store.Record) { r.Token = store.Token{} })},
-	{name: "Get does not tell the token", found: []string{"a leased timer shows"}, rig: func(r *rigged) {
+	{name: "List does not have the cancellation", found: []string{"pages of leased timers"}, rig: listedAs(func(r *store.Record) { r.Cancelled = false })},
+	{name: "List does not have the successor", found: []string{"pages of leased timers"}, rig: listedAs(func(r *store.Record) { r.SuccessorDue = 0 })},
+	{name: "List does not have the token", found: []string{"a leased timer shows"}, rig: listedAs(func(r *store.Record) { r.Token = store.Token{} })},
+	{name: "Get does not have the token", found: []string{"a leased timer shows"}, rig: func(r *rigged) {
 		r.get = func(ctx context.Context, n int, key string) (store.Record, error) {
 			record, err := r.Store.Get(ctx, n, key)
 			record.Token = store.Token{}
 			return record, err
 		}
 	}},
-	{name: "what is not leased keeps its token", found: []string{"a leased timer shows"}, rig: func(r *rigged) {
+	{name: "a timer that is no longer leased keeps its token", found: []string{"a leased timer shows"}, rig: func(r *rigged) {
 		var mu sync.Mutex
 		tokens := map[string]store.Token{}
 		r.get = func(ctx context.Context, n int, key string) (store.Record, error) {
@@ -246,12 +246,12 @@ var readFaults = []fault{
 		page.Records = slices.DeleteFunc(page.Records, func(r store.Record) bool { return !strings.Contains(r.LastError, q.Error) })
 		return page, err
 	})},
-	{name: "a filter ends after what it has looked at", found: []string{"D12 a filter looks"}, noModel: true, rig: listing(func(list lister, q store.Query) (store.Page, error) {
+	{name: "a filter ends the list after one scan", found: []string{"D12 a filter scans"}, noModel: true, rig: listing(func(list lister, q store.Query) (store.Page, error) {
 		page, err := list(q)
 		page.More = page.More && len(page.Records) > 0
 		return page, err
 	})},
-	{name: "a filter looks at all", found: []string{"D12 a filter looks"}, noModel: true, rig: listing(func(list lister, q store.Query) (store.Page, error) {
+	{name: "a filter scans all timers", found: []string{"D12 a filter scans"}, noModel: true, rig: listing(func(list lister, q store.Query) (store.Page, error) {
 		page, err := list(q)
 		for page.More && len(page.Records) == 0 && err == nil {
 			q.After = page.Next
@@ -276,7 +276,7 @@ var readFaults = []fault{
 			return st, err
 		}
 	}},
-	{name: "what is refused counts as scheduled", found: []string{"Stats counts what"}, rig: func(r *rigged) {
+	{name: "a refused timer counts as scheduled", found: []string{"Stats counts scheduled"}, rig: func(r *rigged) {
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
 			receipt := do(e)
 			if receipt.Due == 0 {
@@ -287,7 +287,7 @@ var readFaults = []fault{
 			return receipt
 		})
 	}},
-	{name: "a successor does not count as scheduled", found: []string{"Stats counts what", "Stats counts by"}, rig: func(r *rigged) {
+	{name: "a successor does not count as scheduled", found: []string{"Stats counts scheduled", "Stats counts by"}, rig: func(r *rigged) {
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
 			receipt := do(e)
 			if receipt.Kind == store.Succeeds {
@@ -298,7 +298,7 @@ var readFaults = []fault{
 			return receipt
 		})
 	}},
-	{name: "occurrences do not count as scheduled", found: []string{"Stats counts what"}, rig: func(r *rigged) {
+	{name: "occurrences do not count as scheduled", found: []string{"Stats counts scheduled"}, rig: func(r *rigged) {
 		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, c store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 			r.Mu.Lock()
 			before := r.Parts[n].Scheduled
@@ -310,7 +310,7 @@ var readFaults = []fault{
 			return results, leases, h, err
 		}
 	}},
-	{name: "CountDue counts what is leased", found: []string{"CountDue"}, noModel: true, rig: counting(func(r *rigged, edges []store.Millis, got *store.DueCounts) {
+	{name: "CountDue counts leased timers", found: []string{"CountDue"}, noModel: true, rig: counting(func(r *rigged, edges []store.Millis, got *store.DueCounts) {
 		r.timersOf(0, store.Leased, func(t *oracle.Timer) {
 			if t.Due >= edges[0] && t.Due < edges[1] {
 				got.Counts[0]++
@@ -324,7 +324,7 @@ var readFaults = []fault{
 			}
 		})
 	})},
-	{name: "CountDue counts what is due at the next edge", found: []string{"CountDue"}, noModel: true, rig: func(r *rigged) {
+	{name: "CountDue counts timers that are due at the next edge", found: []string{"CountDue"}, noModel: true, rig: func(r *rigged) {
 		r.countDue = func(ctx context.Context, n int, edges []store.Millis) (store.DueCounts, error) {
 			got, err := r.Store.CountDue(ctx, n, edges)
 			r.timersOf(n, store.Waiting, func(t *oracle.Timer) {
@@ -346,7 +346,7 @@ var readFaults = []fault{
 			return r.Store.CountDue(ctx, n, edges)
 		}
 	}},
-	{name: "Look passes over leases that ran out", found: []string{"horizons"}, rig: func(r *rigged) {
+	{name: "Horizons skips expired leases", found: []string{"horizons"}, rig: func(r *rigged) {
 		r.horizons = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
 			horizons, err := r.Store.Horizons(ctx, shards)
 			for i, h := range horizons {
@@ -375,7 +375,7 @@ var readFaults = []fault{
 			return horizons, err
 		}
 	}},
-	{name: "an acknowledged timer leaves something", found: []string{"D7 Done", "D1 what is scheduled"}, rig: func(r *rigged) {
+	{name: "an acknowledged timer leaves something", found: []string{"D7 Done", "D1 a scheduled timer"}, rig: func(r *rigged) {
 		n := 0
 		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			n++
@@ -414,7 +414,7 @@ var readFaults = []fault{
 			return result
 		})
 	}},
-	{name: "Busy loses who", found: []string{"a busy"}, noModel: true, rig: events(func(e store.Event, do func(store.Event)) {
+	{name: "Busy loses the worker", found: []string{"a busy"}, noModel: true, rig: events(func(e store.Event, do func(store.Event)) {
 		e.From = ""
 		do(e)
 	})},
@@ -434,7 +434,7 @@ var readFaults = []fault{
 	{name: "leaving is a heartbeat", found: []string{"D10 heartbeats", "D10 Workers"}, noModel: true, rig: beating(func(h *store.Heartbeat) {
 		h.TTL = max(h.TTL, time.Second)
 	})},
-	{name: "who lives has no order", found: []string{"D10 heartbeats"}, noModel: true, rig: func(r *rigged) {
+	{name: "live workers have no order", found: []string{"D10 heartbeats"}, noModel: true, rig: func(r *rigged) {
 		r.heartbeat = func(ctx context.Context, h store.Heartbeat) ([]string, error) {
 			names, err := r.Store.Heartbeat(ctx, h)
 			slices.Reverse(names)
@@ -448,10 +448,10 @@ var readFaults = []fault{
 		slices.Reverse(w)
 		return w
 	})},
-	{name: "Workers lists the live ones", found: []string{"D10 Workers", "D10 dead"}, noModel: true, rig: workersAs(func(w []store.Worker) []store.Worker {
+	{name: "Workers lists only live workers", found: []string{"D10 Workers", "D10 dead"}, noModel: true, rig: workersAs(func(w []store.Worker) []store.Worker {
 		return slices.DeleteFunc(w, func(w store.Worker) bool { return !w.Live })
 	})},
-	{name: "Workers takes the dead for live", found: []string{"D10 Workers"}, noModel: true, rig: workersAs(func(w []store.Worker) []store.Worker {
+	{name: "Workers reports dead workers as live", found: []string{"D10 Workers"}, noModel: true, rig: workersAs(func(w []store.Worker) []store.Worker {
 		for i := range w {
 			w[i].Live = true
 		}
@@ -482,7 +482,7 @@ var readFaults = []fault{
 			return w, err
 		}
 	}},
-	{name: "Get does not look at its ctx", found: []string{"D12 no call"}, noModel: true, rig: func(r *rigged) {
+	{name: "Get ignores its ctx", found: []string{"D12 no call"}, noModel: true, rig: func(r *rigged) {
 		r.get = func(ctx context.Context, n int, key string) (store.Record, error) {
 			return r.Store.Get(context.WithoutCancel(ctx), n, key)
 		}
@@ -496,42 +496,42 @@ var readFaults = []fault{
 			return st, err
 		}
 	}},
-	{name: "reopening loses successors", found: []string{"D3 what"}, leasesEnd: true, rig: func(r *rigged) {
+	{name: "reopening loses successors", found: []string{"D3 acknowledged"}, leasesEnd: true, rig: func(r *rigged) {
 		r.reopen = func() {
 			for n := range r.Parts {
 				r.timersOf(n, store.Leased, func(t *oracle.Timer) { t.Successor = nil })
 			}
 		}
 	}},
-	{name: "reopening loses errors", found: []string{"D3 what"}, leasesEnd: true, rig: func(r *rigged) {
+	{name: "reopening loses errors", found: []string{"D3 acknowledged"}, leasesEnd: true, rig: func(r *rigged) {
 		r.reopen = func() {
 			for n := range r.Parts {
 				r.timersOf(n, store.Waiting, func(t *oracle.Timer) { t.LastError = "" })
 			}
 		}
 	}},
-	{name: "reopening loses what was scheduled", found: []string{"D3 what"}, rig: func(r *rigged) {
+	{name: "reopening resets the count of scheduled timers", found: []string{"D3 acknowledged"}, rig: func(r *rigged) {
 		r.reopen = func() {
 			for n := range r.Parts {
 				r.Parts[n].Scheduled = 0
 			}
 		}
 	}},
-	{name: "reopening keeps what was scheduled", found: []string{"D3 what"}, leasesEnd: true, rig: func(r *rigged) {
+	{name: "reopening keeps the count of scheduled timers", found: []string{"D3 acknowledged"}, leasesEnd: true, rig: func(r *rigged) {
 		r.reopen = func() {
 			for n := range r.Parts {
 				r.Parts[n].Scheduled = 1
 			}
 		}
 	}},
-	{name: "leases go on when reopened", found: []string{"D6 reopened"}, leasesEnd: true, rig: func(r *rigged) {
+	{name: "leases continue when reopened", found: []string{"D6 reopened"}, leasesEnd: true, rig: func(r *rigged) {
 		r.reopen = func() {
 			for n := range r.Parts {
 				r.timersOf(n, store.Leased, func(t *oracle.Timer) { t.LeaseEnd = r.ms() + 1000 })
 			}
 		}
 	}},
-	{name: "fences begin again when reopened", found: []string{"D3 D5 fences"}, leasesEnd: true, rig: func(r *rigged) {
+	{name: "fences restart when reopened", found: []string{"D3 D5 fences"}, leasesEnd: true, rig: func(r *rigged) {
 		r.reopen = func() {
 			for n := range r.Parts {
 				r.Parts[n].Fence = 0

@@ -99,8 +99,8 @@ func (r *rigged) shifted(d time.Duration, f func()) {
 	f()
 }
 
-// during changes timers while f is called: set changes one and returns a function that restores it,
-// or nil.
+// during changes timers while f is called: set changes a timer and returns a function that restores
+// it, or nil.
 func (r *rigged) during(n int, state store.State, set func(*oracle.Timer) func(), f func()) {
 	var restore []func()
 	r.timersOf(n, state, func(t *oracle.Timer) {
@@ -131,7 +131,7 @@ func (r *rigged) holderNow(key string) (h store.Holder) {
 	return h
 }
 
-// quietly calls f while events get lost.
+// quietly calls f while events are lost.
 func (r *rigged) quietly(f func()) {
 	quiet := func(on bool) {
 		r.Mu.Lock()

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// forRanOut changes how claims treat expired leases: set changes such a timer before the claim, and
-// returns a function that undoes the change, or nil.
-func forRanOut(set func(*oracle.Timer) func()) func(*rigged) {
+// forExpired changes how claims treat expired leases: set changes such a timer before the claim,
+// and returns a function that undoes the change, or nil.
+func forExpired(set func(*oracle.Timer) func()) func(*rigged) {
 	return func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
 			now := r.ms()
@@ -82,7 +82,7 @@ func afterSucceeds(set func(s *oracle.Shard, t, first *oracle.Timer)) func(*rigg
 	}
 }
 
-// holders makes Extend and End take one holder for another.
+// holders replaces the holders of Extend and End.
 func holders(as func(h, now store.Holder) store.Holder) func(*rigged) {
 	return func(r *rigged) {
 		r.extends(func(h store.Holder, _ time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {
@@ -105,7 +105,7 @@ var runFaults = []fault{
 			return store.Cancelled
 		})
 	}},
-	{name: "cancel does not find what is due in a year", found: []string{"D4 case 5"}, noModel: true, rig: func(r *rigged) {
+	{name: "cancel does not find timers that are due in the far future", found: []string{"D4 case 5"}, noModel: true, rig: func(r *rigged) {
 		r.cancels(func(key string, do func(string) store.CancelResult) store.CancelResult {
 			if old := r.record(key); old.State == store.Waiting && old.Due == store.MaxMillis {
 				return store.NotFound
@@ -129,11 +129,11 @@ var runFaults = []fault{
 			return do(e)
 		})
 	}},
-	{name: "a lease after Running", found: []string{"D4 Running: a lease"}, rig: forRanOut(func(t *oracle.Timer) func() {
+	{name: "a lease after Running", found: []string{"D4 Running: an expired lease"}, rig: forExpired(func(t *oracle.Timer) func() {
 		t.Cancelled = false
 		return nil
 	})},
-	{name: "an extension brings back the cancelled", found: []string{"D4 case 14"}, rig: func(r *rigged) {
+	{name: "an extension revives a cancelled timer", found: []string{"D4 case 14"}, rig: func(r *rigged) {
 		r.extends(func(h store.Holder, _ time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {
 			result := do(h)
 			if result == store.ExtendCancelled {
@@ -142,7 +142,7 @@ var runFaults = []fault{
 			return result
 		})
 	}},
-	{name: "an extension lengthens the cancelled", found: []string{"D4 case 14"}, rig: func(r *rigged) {
+	{name: "an extension lengthens the lease of a cancelled timer", found: []string{"D4 case 14"}, rig: func(r *rigged) {
 		r.extends(func(h store.Holder, lease time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {
 			result := do(h)
 			if result == store.ExtendCancelled {
@@ -151,7 +151,7 @@ var runFaults = []fault{
 			return result
 		})
 	}},
-	{name: "a key that stands twice in a cancel is answered twice", found: []string{"D4 one call"}, rig: func(r *rigged) {
+	{name: "a key that occurs twice in a cancel gets the same answer twice", found: []string{"D4 one call"}, rig: func(r *rigged) {
 		cancel := r.cancel
 		r.cancel = func(ctx context.Context, n int, keys []string) ([]store.CancelResult, store.Horizon, error) {
 			results, h, err := cancel(ctx, n, keys)
@@ -170,7 +170,7 @@ var runFaults = []fault{
 			return result
 		})
 	}},
-	{name: "a cancelled run takes a later successor along", found: []string{"D4 D8 Cancel"}, rig: func(r *rigged) {
+	{name: "the end of a cancelled run removes a later successor", found: []string{"D4 D8 Cancel"}, rig: func(r *rigged) {
 		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) {
 				if t.Cancelled && t.Holder() == e.Holder {
@@ -183,7 +183,7 @@ var runFaults = []fault{
 
 	// Successors.
 	{name: "forgets the successor", found: []string{"D8 a successor waits"}, rig: afterSucceeds(func(_ *oracle.Shard, t, _ *oracle.Timer) { t.Successor = nil })},
-	{name: "the successor runs beside", found: []string{"D8 it never"}, rig: afterSucceeds(func(s *oracle.Shard, t, _ *oracle.Timer) { s.Timers[t.Key] = t.Successor })},
+	{name: "the successor runs concurrently", found: []string{"D8 it never"}, rig: afterSucceeds(func(s *oracle.Shard, t, _ *oracle.Timer) { s.Timers[t.Key] = t.Successor })},
 	{name: "the successor's body replaces the run's", found: []string{"D8 it never", "D8 a successor waits"}, rig: afterSucceeds(func(_ *oracle.Shard, t, _ *oracle.Timer) { t.Body = t.Successor.Body })},
 	{name: "the first of several successors stays", found: []string{"D8 the last"}, rig: afterSucceeds(func(_ *oracle.Shard, t, first *oracle.Timer) {
 		if first != nil {
@@ -201,7 +201,7 @@ var runFaults = []fault{
 		})
 	}},
 	{name: "the successor inherits attempts", found: []string{"D8 a timer that"}, rig: afterSucceeds(func(_ *oracle.Shard, t, _ *oracle.Timer) { t.Successor.Attempts = t.Attempts })},
-	{name: "a lease instead of the successor", found: []string{"D8 a successor waits"}, rig: forRanOut(func(t *oracle.Timer) func() {
+	{name: "a lease instead of the successor", found: []string{"D8 a successor waits"}, rig: forExpired(func(t *oracle.Timer) func() {
 		t.Successor = nil
 		return nil
 	})},
@@ -216,7 +216,7 @@ var runFaults = []fault{
 		return h
 	})},
 	{name: "holders are not compared", found: []string{"D5 case 13", "D5 case 22"}, rig: holders(func(_, now store.Holder) store.Holder { return now })},
-	{name: "late is lost", found: []string{"D5 merely"}, rig: func(r *rigged) {
+	{name: "an expired lease is lost", found: []string{"D5 an expired"}, rig: func(r *rigged) {
 		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			if old := r.record(e.Key); old.State == store.Leased && old.LeaseEnd < r.ms() {
 				return store.EndLost
@@ -224,7 +224,7 @@ var runFaults = []fault{
 			return do(e)
 		})
 	}},
-	{name: "a requeued timer has its holder still", found: []string{"D5 requeued"}, rig: func(r *rigged) {
+	{name: "a requeued timer keeps its holder", found: []string{"D5 requeued"}, rig: func(r *rigged) {
 		last := map[string]store.Holder{}
 		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			if r.record(e.Key).State == store.Waiting && last[e.Key] == e.Holder {
@@ -235,7 +235,7 @@ var runFaults = []fault{
 			return do(e)
 		})
 	}},
-	{name: "an attempt is lost with its lease", found: []string{"D6 D7", "D9 without"}, rig: forRanOut(func(t *oracle.Timer) func() {
+	{name: "an attempt is lost with its lease", found: []string{"D6 D7", "D9 without"}, rig: forExpired(func(t *oracle.Timer) func() {
 		t.Attempts--
 		return nil
 	})},
@@ -249,7 +249,7 @@ var runFaults = []fault{
 			return do(c)
 		})
 	}},
-	{name: "a lease never runs out", found: []string{"D6 a lease holds", "D6 D7"}, rig: forRanOut(hide)},
+	{name: "a lease never expires", found: []string{"D6 a lease holds", "D6 D7"}, rig: forExpired(hide)},
 	{name: "an extension counts from the end", found: []string{"D6 an extension"}, rig: func(r *rigged) {
 		r.extends(func(h store.Holder, lease time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {
 			end := r.record(h.Key).LeaseEnd
@@ -260,7 +260,7 @@ var runFaults = []fault{
 			return result
 		})
 	}},
-	{name: "a claim sent again gets others", found: []string{"D7 case 16"}, rig: func(r *rigged) {
+	{name: "a claim sent again gets other leases", found: []string{"D7 case 16"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
 			r.during(n, store.Leased, func(t *oracle.Timer) func() {
 				token, fence := t.Token, t.Fence
@@ -274,14 +274,14 @@ var runFaults = []fault{
 			return got
 		})
 	}},
-	{name: "poison loses its error", found: []string{"D9 without"}, rig: forRanOut(func(t *oracle.Timer) func() {
+	{name: "poison loses its error", found: []string{"D9 without"}, rig: forExpired(func(t *oracle.Timer) func() {
 		return func() {
 			if t.State == store.Dead {
 				t.LastError = ""
 			}
 		}
 	})},
-	{name: "poison loses its body", found: []string{"D9 without"}, rig: forRanOut(func(t *oracle.Timer) func() {
+	{name: "poison loses its body", found: []string{"D9 without"}, rig: forExpired(func(t *oracle.Timer) func() {
 		return func() {
 			if t.State == store.Dead {
 				t.Body = nil
@@ -294,7 +294,7 @@ var runFaults = []fault{
 			return do(c)
 		})
 	}},
-	{name: "a claim dead-letters a timer that waits for a retry", found: []string{"D9 attempts left"}, rig: func(r *rigged) {
+	{name: "a claim dead-letters a timer that waits for a retry", found: []string{"D9 the claim"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
 			r.timersOf(n, store.Waiting, func(t *oracle.Timer) {
 				if t.Attempts > 0 && t.Attempts >= c.MaxAttempts-1 {
@@ -306,7 +306,7 @@ var runFaults = []fault{
 	}},
 
 	// Ends.
-	{name: "an acknowledgement sent twice is taken twice", found: []string{"D7 Done"}, rig: func(r *rigged) {
+	{name: "an acknowledgement sent twice counts twice", found: []string{"D7 Done"}, rig: func(r *rigged) {
 		done := map[store.Holder]bool{}
 		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
 			if done[e.Holder] {
@@ -318,19 +318,19 @@ var runFaults = []fault{
 		})
 	}},
 	{name: "a retry loses the attempts", found: []string{"case 8"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.Outcome, _ store.Record) { t.Attempts = 0 })},
-	{name: "a retry is at once", found: []string{"case 8", "ends of all"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.Outcome, old store.Record) { t.Due = old.Due })},
+	{name: "a retry is at once", found: []string{"case 8", "outcomes of all"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.Outcome, old store.Record) { t.Due = old.Due })},
 	{name: "a snooze counts", found: []string{"Snooze"}, rig: afterEnd(store.Snooze, func(t *oracle.Timer, _ store.Outcome, old store.Record) { t.Attempts = old.Attempts })},
-	{name: "a hand-back counts", found: []string{"case 21"}, rig: afterEnd(store.Release, func(t *oracle.Timer, _ store.Outcome, old store.Record) { t.Attempts = old.Attempts })},
-	{name: "a hand-back waits for a delay", found: []string{"case 21"}, rig: afterEnd(store.Release, func(t *oracle.Timer, e store.Outcome, _ store.Record) {
+	{name: "a release counts", found: []string{"case 21"}, rig: afterEnd(store.Release, func(t *oracle.Timer, _ store.Outcome, old store.Record) { t.Attempts = old.Attempts })},
+	{name: "a release waits for its delay", found: []string{"case 21"}, rig: afterEnd(store.Release, func(t *oracle.Timer, e store.Outcome, _ store.Record) {
 		t.Due = max(t.Due, store.After(t.Due, e.Delay))
 	})},
 	{name: "a dead letter has the error before", found: []string{"D9 DeadLetter"}, rig: afterEnd(store.DeadLetter, func(t *oracle.Timer, _ store.Outcome, old store.Record) { t.LastError = old.LastError })},
-	{name: "an end does not tell that the run was cancelled", found: []string{"D4 Running", "D4 D8", "ends of all"}, rig: endedAs(store.EndCancelled)},
-	{name: "an end does not tell that a successor waits", found: []string{"D8 a successor", "ends of all"}, rig: endedAs(store.EndReplaced)},
-	{name: "the first end of a call is made only", found: []string{"ends of all", "D1 a call has 500"}, rig: func(r *rigged) {
-		r.end = func(ctx context.Context, n int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
-			results, h, err := r.Store.End(ctx, n, ends[:1])
-			for len(results) > 0 && len(results) < len(ends) {
+	{name: "End does not report that the run was cancelled", found: []string{"D4 Running", "D4 D8", "outcomes of all"}, rig: endedAs(store.EndCancelled)},
+	{name: "End does not report that a successor waits", found: []string{"D8 a successor", "outcomes of all"}, rig: endedAs(store.EndReplaced)},
+	{name: "only the first outcome of a call is written", found: []string{"outcomes of all", "D1 a call has 500"}, rig: func(r *rigged) {
+		r.end = func(ctx context.Context, n int, outcomes []store.Outcome) ([]store.EndResult, store.Horizon, error) {
+			results, h, err := r.Store.End(ctx, n, outcomes[:1])
+			for len(results) > 0 && len(results) < len(outcomes) {
 				results = append(results, store.Ended)
 			}
 			return results, h, err

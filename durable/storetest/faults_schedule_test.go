@@ -22,12 +22,12 @@ var scheduleFaults = []fault{
 			return got
 		})
 	}},
-	{name: "looks at the last minute only", found: []string{"case 2:"}, rig: func(r *rigged) {
+	{name: "claims timers that are due within the last minute only", found: []string{"case 2:"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
 			r.during(n, store.Waiting, func(t *oracle.Timer) func() {
 				due := t.Due
 				if due < 1_000_000 || due > r.ms()-60_000 {
-					return nil // the suite's timers that are due since 1970 stay unchanged
+					return nil // the suite's timers that are due in 1970 stay unchanged
 				}
 				t.Due = store.MaxMillis
 				return func() { t.Due = due }
@@ -45,7 +45,7 @@ var scheduleFaults = []fault{
 			return receipt
 		})
 	}},
-	{name: "a replaced timer keeps its place", found: []string{"D8 a key schedules again"}, rig: func(r *rigged) {
+	{name: "a replaced timer keeps its due time", found: []string{"D8 a key schedules again"}, rig: func(r *rigged) {
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
 			old := r.record(e.Key)
 			receipt := do(e)
@@ -55,13 +55,13 @@ var scheduleFaults = []fault{
 			return receipt
 		})
 	}},
-	{name: "IfAbsent looks at waiting timers only", found: []string{"D8 IfAbsent"}, rig: func(r *rigged) {
+	{name: "IfAbsent refuses waiting timers only", found: []string{"D8 IfAbsent"}, rig: func(r *rigged) {
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
 			e.IfAbsent = e.IfAbsent && r.record(e.Key).State == store.Waiting
 			return do(e)
 		})
 	}},
-	{name: "the first of two entries of a key counts", found: []string{"D8 a key stands twice"}, rig: func(r *rigged) {
+	{name: "the first of two entries of a key counts", found: []string{"D8 a key occurs twice"}, rig: func(r *rigged) {
 		r.schedule = func(ctx context.Context, n int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
 			seen := map[string]bool{}
 			var once []store.Entry
@@ -87,7 +87,7 @@ var scheduleFaults = []fault{
 			return receipts, h, err
 		}
 	}},
-	{name: "what is beyond 8 MiB in a call is forgotten", found: []string{"D12 a call has 16"}, noModel: true, rig: func(r *rigged) {
+	{name: "bodies beyond 8 MiB in a call are forgotten", found: []string{"D12 a call has 16"}, noModel: true, rig: func(r *rigged) {
 		size := 0
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
 			if size += len(e.Body); size > 8<<20 {
@@ -134,7 +134,7 @@ var scheduleFaults = []fault{
 			return receipt
 		})
 	}},
-	{name: "all claims are of shard 0", found: []string{"D13 shards"}, rig: func(r *rigged) {
+	{name: "all claims go to shard 0", found: []string{"D13 shards"}, rig: func(r *rigged) {
 		r.claim = func(ctx context.Context, _ int, c store.Claim) (store.Claimed, store.Horizon, error) {
 			return r.Store.Claim(ctx, 0, c)
 		}
@@ -199,7 +199,7 @@ var scheduleFaults = []fault{
 			return do(e)
 		})
 	}},
-	{name: "a millisecond has room for 1,000", found: []string{"case 12"}, noModel: true, rig: func(r *rigged) {
+	{name: "at most 1,000 timers are due in a millisecond", found: []string{"case 12"}, noModel: true, rig: func(r *rigged) {
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
 			n := 0
 			r.timersOf(store.ShardOf(e.Key, len(r.Parts)), store.Waiting, func(t *oracle.Timer) {

@@ -97,8 +97,8 @@ func (r *rigged) Extend(ctx context.Context, n int, hs []store.Holder, lease tim
 	return r.extend(ctx, n, hs, lease)
 }
 
-func (r *rigged) End(ctx context.Context, n int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
-	return r.end(ctx, n, ends)
+func (r *rigged) End(ctx context.Context, n int, outcomes []store.Outcome) ([]store.EndResult, store.Horizon, error) {
+	return r.end(ctx, n, outcomes)
 }
 
 func (r *rigged) SwapPlans(ctx context.Context, n int, swaps []store.PlanSwap, c store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
@@ -230,7 +230,7 @@ func TestEachFaultIsFound(t *testing.T) {
 	var mu sync.Mutex
 	found := map[string]bool{}
 	ran := 0
-	t.Run("faults", func(t *testing.T) { // which ends when all of them have
+	t.Run("faults", func(t *testing.T) { // it ends when all subtests have ended
 		for _, fault := range faults {
 			t.Run(fault.name, func(t *testing.T) {
 				t.Parallel()
@@ -274,7 +274,7 @@ func TestHourFindsFaults(t *testing.T) {
 	}
 }
 
-// oneAtATime is for faults that are not made for concurrent calls.
+// oneAtATime serializes the calls of hour, for faults that are not safe for concurrent use.
 type oneAtATime struct {
 	store.Store
 	mu sync.Mutex
@@ -292,10 +292,10 @@ func (s *oneAtATime) Claim(ctx context.Context, n int, c store.Claim) (store.Cla
 	return s.Store.Claim(ctx, n, c)
 }
 
-func (s *oneAtATime) End(ctx context.Context, n int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
+func (s *oneAtATime) End(ctx context.Context, n int, outcomes []store.Outcome) ([]store.EndResult, store.Horizon, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.Store.End(ctx, n, ends)
+	return s.Store.End(ctx, n, outcomes)
 }
 
 // clock is a clock that stands unless a test moves it.
@@ -450,7 +450,7 @@ func TestRacesAreFound(t *testing.T) {
 		for _, c := range longTests[1:] {
 			t.Run(name+" "+c.name, func(t *testing.T) {
 				e := rigs(false, rig)
-				// In a run of few calls, maybe none overlap.
+				// The few calls of one run may not overlap.
 				for range 100 {
 					if fails(t, c, e) {
 						return

@@ -140,7 +140,7 @@ func (f *fixture) claimWith(n int, c store.Claim) (store.Claimed, store.Horizon)
 	claimed, h, err := f.Store.Claim(f.ctx, n, c)
 	f.NoError(err)
 	f.LessOrEqual(len(claimed.Leases), c.Max+c.Plans)
-	f.Zero(claimed.Repaired, "D1: there was something to repair")
+	f.Zero(claimed.Repaired, "D1: the claim has repaired entries")
 	for _, l := range claimed.Leases {
 		f.held = append(f.held, l.Holder)
 		f.Equal(c.Token, l.Token)
@@ -318,7 +318,7 @@ func (f *fixture) verifyShard(n int) {
 	var want store.Stats
 	for state := store.Waiting; state <= store.Dead; state++ {
 		for _, r := range f.list(n, state, store.MaxItems) {
-			f.False(listed[r.Key], "D1: %q is in two homes", r.Key)
+			f.False(listed[r.Key], "D1: %q is in two states", r.Key)
 			listed[r.Key] = true
 			switch state {
 			case store.Dead:
@@ -364,7 +364,7 @@ func (f *fixture) verifyShard(n int) {
 	}
 	f.Len(f.plans(n, store.MaxItems), want.Plans)
 	want.Now, want.Dropped, want.Scheduled = st.Now, st.Dropped, st.Scheduled
-	f.Equal(want, st, "D1: Stats does not count what is there")
+	f.Equal(want, st, "D1: Stats differs from the listed timers")
 }
 
 // drain ends all timers, and checks D10: nothing is left.
@@ -388,13 +388,13 @@ func (f *fixture) drain() {
 		holders[h.Key] = append(holders[h.Key], h)
 	}
 	f.batches(slices.Sorted(maps.Keys(holders)), func(n int, keys []string) {
-		var ends []store.Outcome
+		var outcomes []store.Outcome
 		for _, key := range keys {
 			for _, h := range holders[key] {
-				ends = append(ends, store.Outcome{Holder: h, Kind: store.Done})
+				outcomes = append(outcomes, store.Outcome{Holder: h, Kind: store.Done})
 			}
 		}
-		for batch := range slices.Chunk(ends, store.MaxItems) {
+		for batch := range slices.Chunk(outcomes, store.MaxItems) {
 			_, _, err := f.Store.End(f.ctx, n, batch)
 			f.NoError(err)
 		}
@@ -426,7 +426,7 @@ func (f *fixture) empty() {
 		f.Zero(st, "shard %d is not empty", n)
 	}
 	if f.Left != nil {
-		f.Empty(f.Left(f.TB), "D10: something is left")
+		f.Empty(f.Left(f.TB), "D10: the engine still has keys")
 	}
 }
 

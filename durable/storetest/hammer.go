@@ -53,8 +53,8 @@ func hammer(f *fixture) {
 
 // hammering is the state that the goroutines of hammer share.
 type hammering struct {
-	f    *fixture
-	done atomic.Bool  // all timers are scheduled
+	f             *fixture
+	done          atomic.Bool // all timers are scheduled
 	cancelledRuns atomic.Int32
 
 	mu          sync.Mutex
@@ -155,7 +155,7 @@ func (h *hammering) stillLeased() (n int) {
 // end ends all leases of a claim, with random outcomes.
 func (h *hammering) end(shard int, leases []store.Lease, rnd *rand.Rand) {
 	f := h.f
-	ends := make([]store.Outcome, len(leases))
+	outcomes := make([]store.Outcome, len(leases))
 	counts := make([]*callResults, len(leases))
 	var extend []store.Holder
 	for i, l := range leases {
@@ -168,7 +168,7 @@ func (h *hammering) end(shard int, leases []store.Lease, rnd *rand.Rand) {
 		if p := rnd.IntN(4); p == 0 {
 			kind = outcomeKinds[1+rnd.IntN(3)]
 		}
-		ends[i] = store.Outcome{Holder: l.Holder, Kind: kind}
+		outcomes[i] = store.Outcome{Holder: l.Holder, Kind: kind}
 		if rnd.IntN(4) == 0 {
 			extend = append(extend, l.Holder)
 		}
@@ -180,15 +180,15 @@ func (h *hammering) end(shard int, leases []store.Lease, rnd *rand.Rand) {
 			h.fail(r != store.ExtendLost, "D5: %s is lost, but no other call has it", extend[i].Key)
 		}
 	}
-	for i := range ends {
-		if ends[i].Kind == store.Done {
+	for i := range outcomes {
+		if outcomes[i].Kind == store.Done {
 			counts[i].acked.Add(1)
 		}
 		counts[i].holding.Store(false)
 	}
-	results, _, err := f.Store.End(f.ctx, shard, ends)
+	results, _, err := f.Store.End(f.ctx, shard, outcomes)
 	h.fail(err == nil, "end: %v", err)
 	for i, r := range results {
-		h.fail(r != store.EndLost, "D5: %s is lost, but no other call has it: %v", ends[i].Key, r)
+		h.fail(r != store.EndLost, "D5: %s is lost, but no other call has it: %v", outcomes[i].Key, r)
 	}
 }

@@ -28,7 +28,7 @@ func hour(f *fixture) {
 		timers = 1_000_000
 	}
 	if f.Advance == nil || !f.Frozen {
-		f.Skip("the engine's clock does not stand")
+		f.Skip("the engine's clock is not frozen")
 	}
 	begin := f.readHorizon(0).Now
 	end := begin + store.MillisOf(time.Hour)
@@ -88,20 +88,20 @@ func (f *fixture) claimDue(n int, from, now store.Millis) (count int, err error)
 			return count, err
 		}
 		count += len(claimed.Leases)
-		ends := make([]store.Outcome, len(claimed.Leases))
+		outcomes := make([]store.Outcome, len(claimed.Leases))
 		for i, l := range claimed.Leases {
 			if l.Due <= from || l.Due > now {
-				return count, fmt.Errorf("D2: %q was due at %d, came after %d, up to %d", l.Key, l.Due, from, now)
+				return count, fmt.Errorf("D2: %q was due at %d, claimed after %d, at the latest at %d", l.Key, l.Due, from, now)
 			}
-			ends[i] = store.Outcome{Holder: l.Holder, Kind: store.Done}
+			outcomes[i] = store.Outcome{Holder: l.Holder, Kind: store.Done}
 		}
-		results, _, err := f.Store.End(f.ctx, n, ends)
+		results, _, err := f.Store.End(f.ctx, n, outcomes)
 		if err != nil {
 			return count, err
 		}
 		for i, r := range results {
 			if r != store.Ended {
-				return count, fmt.Errorf("the end of %q: %v", ends[i].Holder.Key, r)
+				return count, fmt.Errorf("the end of %q: %v", outcomes[i].Holder.Key, r)
 			}
 		}
 		if h.NextDue == 0 || h.NextDue > now {

@@ -10,17 +10,17 @@ import (
 // leaseTests test fences and tokens, extensions, and expired leases.
 var leaseTests = []test{
 	{"D5 fences grow", checkWith(Options{Shards: 2}, fencesGrow)},
-	{"D5 case 23 case 27: another's fence or token changes nothing", check(holderCompared)},
+	{"D5 case 23 case 27: another fence or token changes nothing", check(holderCompared)},
 	{"D5 case 13: leased again, the old holder has lost", check(leasedAgain)},
 	{"D5 case 22: ended and used again, the old holder has lost", check(endedAndReused)},
-	{"D5 merely late is not lost", check(merelyLate)},
+	{"D5 an expired lease is not lost", check(expiredNotLost)},
 	{"D5 requeued, the old holder has lost", check(requeuedLost)},
-	{"D6 D7 case 3: a lease that ran out is leased again, and the attempt counts", check(leaseRunsOut)},
+	{"D6 D7 case 3: a timer whose lease expired is leased again, and the attempt counts", check(leaseExpires)},
 	{"D6 a lease holds to its last millisecond", check(leaseHolds)},
 	{"D6 an extension counts from now", check(extensionCounts)},
 	{"D7 case 16: a claim sent again gets the same leases", check(claimResent)},
 	{"D9 without attempts left it is a dead letter, error and body intact", check(poison)},
-	{"D9 attempts left are counted by the claim that finds it", check(attemptsOfClaim)},
+	{"D9 the claim that finds an expired lease decides whether attempts are left", check(attemptsOfClaim)},
 }
 
 func fencesGrow(f *fixture) {
@@ -109,11 +109,11 @@ func holderCompared(f *fixture) {
 	holders = append(holders, a.Holder)
 	extended, _, err := f.Store.Extend(f.ctx, 0, holders, testLease)
 	f.NoError(err)
-	var ends []store.Outcome
+	var outcomes []store.Outcome
 	for _, h := range holders {
-		ends = append(ends, store.Outcome{Holder: h, Kind: store.Done})
+		outcomes = append(outcomes, store.Outcome{Holder: h, Kind: store.Done})
 	}
-	ended, _, err := f.Store.End(f.ctx, 0, append(ends, ends[len(ends)-1]))
+	ended, _, err := f.Store.End(f.ctx, 0, append(outcomes, outcomes[len(outcomes)-1]))
 	f.NoError(err)
 	last := len(holders) - 1
 	for i := range last {
@@ -143,7 +143,7 @@ func endedAndReused(f *fixture) {
 	f.putAll("a")
 	old := f.claimOne("a")
 	f.ended(old, store.Done)
-	f.lost(old.Holder, "gone")
+	f.lost(old.Holder, "removed")
 	f.putAll("a")
 	f.lost(old.Holder, "waiting again")
 	l := f.claimOne("a")
@@ -156,7 +156,7 @@ func endedAndReused(f *fixture) {
 	f.absent("a")
 }
 
-func merelyLate(f *fixture) {
+func expiredNotLost(f *fixture) {
 	for _, kind := range outcomeKinds {
 		f.putAll("a")
 		l := f.claimOne("a")
@@ -191,7 +191,7 @@ func requeuedLost(f *fixture) {
 	f.ended(second, store.Done)
 }
 
-func leaseRunsOut(f *fixture) {
+func leaseExpires(f *fixture) {
 	f.putAll("a")
 	f.ended(f.claimOne("a"), store.Retry)
 	due := f.get("a").Due
@@ -226,10 +226,10 @@ func leaseHolds(f *fixture) {
 			f.advance(time.Millisecond)
 			continue
 		}
-		f.Len(claimed.Leases, 1, "D6: not leased again when it ran out")
+		f.Len(claimed.Leases, 1, "D6: not leased again when it expired")
 		return
 	}
-	f.Fatal("the lease does not run out")
+	f.Fatal("the lease does not expire")
 }
 
 func extensionCounts(f *fixture) {
@@ -260,7 +260,7 @@ func claimResent(f *fixture) {
 	f.Equal([]string{"a", "b", "c"}, keysOf(byDueTime(claimed.Leases)))
 	for range 3 {
 		again, _ := f.claimWith(0, c)
-		f.Equal(byDueTime(claimed.Leases), byDueTime(again.Leases), "case 16: sent again, it gets others")
+		f.Equal(byDueTime(claimed.Leases), byDueTime(again.Leases), "case 16: sent again, the claim gets other leases")
 	}
 	f.Equal(3, f.stats(0).Leased)
 	f.Equal(1, f.get("a").Attempts)

@@ -12,15 +12,15 @@ import (
 // lifecycleTests test heartbeats, calls whose context has ended, and stores that are closed or
 // opened again.
 var lifecycleTests = []test{
-	{"D10 heartbeats: who lives, in order of names, until they expire", check(heartbeats)},
-	{"D10 Workers lists who lives and who has died, with their last heartbeats", check(listWorkers)},
+	{"D10 heartbeats: the live workers by name, until their heartbeats expire", check(heartbeats)},
+	{"D10 Workers lists live and dead workers, with their last heartbeats", check(listWorkers)},
 	{"D10 dead workers are listed for an hour, the last thousand of them", check(deadWorkers)},
 	{"a heartbeat that is out of bounds is refused", check(heartbeatChecked)},
 	{"D12 no call outlasts its ctx", check(endedContext)},
 	{"a closed store answers ErrClosed", closedStore},
-	{"D3 what was acknowledged survives", reopened},
-	{"D6 reopened, leases have run out or go on", reopenedLeases},
-	{"D3 D5 fences do not begin again when reopened", reopenedFences},
+	{"D3 acknowledged changes survive", reopened},
+	{"D6 reopened, leases have expired or continue", reopenedLeases},
+	{"D3 D5 fences do not restart when reopened", reopenedFences},
 }
 
 // beat sends a heartbeat, and returns the live workers.
@@ -59,8 +59,8 @@ func heartbeats(f *fixture) {
 	f.Empty(f.beat("z", 0))
 }
 
-// listed compares the workers with want. Heartbeats of want are the engine's times before they were
-// sent, and at the time after.
+// listed compares the workers with want, in which Heartbeat is the engine's time just before the
+// heartbeat was sent; after is a time after all were sent.
 func (f *fixture) listed(after store.Millis, want ...store.Worker) {
 	f.Helper()
 	got := f.workers()
@@ -109,12 +109,12 @@ func deadWorkers(f *fixture) {
 	f.beat("dies", time.Minute)
 	f.advance(time.Minute + store.KeepWorker - time.Second)
 	f.Len(f.workers(), 1)
-	f.beat("lives", time.Hour)
+	f.beat("live", time.Hour)
 	f.Len(f.workers(), 2)
 	f.advance(time.Second)
 	f.Len(f.workers(), 1)
-	f.Equal([]string{"lives"}, f.beat("lives", time.Hour))
-	f.beat("lives", 0)
+	f.Equal([]string{"live"}, f.beat("live", time.Hour))
+	f.beat("live", 0)
 	f.Empty(f.workers())
 
 	const more = 5
@@ -129,10 +129,10 @@ func deadWorkers(f *fixture) {
 		f.Len(list, store.MaxDeadWorkers)
 		f.Equal(name("w", 1), list[0].Name, "the last to die is listed")
 		f.Equal(name("w", store.MaxDeadWorkers), list[len(list)-1].Name, "the first to die is not")
-		f.Equal([]string{"lives"}, f.beat("lives", time.Hour))
+		f.Equal([]string{"live"}, f.beat("live", time.Hour))
 	}
 	f.Len(f.workers(), store.MaxDeadWorkers+1)
-	f.beat("lives", 0)
+	f.beat("live", 0)
 }
 
 func heartbeatChecked(f *fixture) {

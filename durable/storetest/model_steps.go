@@ -357,7 +357,7 @@ func (m *model) end(n int) {
 	count := 1 + int(m.next()%3)
 	indexes := make([]int, count)
 	tampers := make([]func(store.Holder) store.Holder, count)
-	ends := make([]store.Outcome, count)
+	outcomes := make([]store.Outcome, count)
 	deadLetter := false
 	for i := range count {
 		if indexes[i] = m.holder(n); indexes[i] < 0 {
@@ -369,7 +369,7 @@ func (m *model) end(n int) {
 		if store.IsPlan(m.engine.held[indexes[i]].Key) && (kind == store.Done || kind == store.DeadLetter) {
 			kind = store.Retry
 		}
-		ends[i] = store.Outcome{
+		outcomes[i] = store.Outcome{
 			Kind: kind, Error: strings.Repeat("e", int(flags>>5)*20),
 			Delay: choose(m, 0, 0, time.Millisecond, time.Second, -time.Second, 100*time.Millisecond+1),
 		}
@@ -378,8 +378,8 @@ func (m *model) end(n int) {
 	m.avoidExactAge()
 	trim := newClaim(1)
 	trim.MaxAttempts = m.attempts(trim.MaxAttempts)
-	m.both(fmt.Sprintf("end %v: %+v", indexes, ends), func(p *peer) answer {
-		mine := slices.Clone(ends)
+	m.both(fmt.Sprintf("end %v: %+v", indexes, outcomes), func(p *peer) answer {
+		mine := slices.Clone(outcomes)
 		for i := range mine {
 			mine[i].Holder = tampers[i](p.held[indexes[i]])
 		}

@@ -11,7 +11,7 @@ import (
 
 // planTests test the plans of schedules, and the results of their occurrences.
 var planTests = []test{
-	{"S1 a plan is a timer that is listed apart", check(planApart)},
+	{"S1 a plan is a timer that is listed separately", check(planApart)},
 	{"S2 a swap creates, replaces and removes, if the plan is as its caller read it", check(planSwaps)},
 	{"S2 of two swaps that were prepared together one is made", check(planOneOfTwo)},
 	{"S2 a swap creates its occurrences with it, and leaves those that exist", check(planEntries)},
@@ -19,10 +19,10 @@ var planTests = []test{
 	{"S2 a swap that MaxPending refuses changes nothing", checkWith(Options{Shards: 1, Limits: store.Limits{MaxPending: 4}}, planRefused)},
 	{"S2 a plan and its occurrences survive a reopening", check(planReopened)},
 	{"S3 a plan is claimed when it is due, never before", check(planDue)},
-	{"S3 a claim leases plans besides timers, and before them", check(planClaim)},
+	{"S3 a claim leases plans in addition to timers, and before them", check(planClaim)},
 	{"S2 a claim that is sent again gets the same plans", check(planClaimAgain)},
-	{"S2 a plan whose leases run out is leased again, and never dead", check(planNeverDead)},
-	{"S2 a plan that is retried keeps its ID and tells why", check(planRetried)},
+	{"S2 a plan whose leases expire is leased again, and never dead", check(planNeverDead)},
+	{"S2 a plan that is retried keeps its ID, and has the error", check(planRetried)},
 	{"S4 the end of an occurrence wakes a plan that asks for it, once", check(planWakes)},
 	{"S4 a plan is awake at once if it has not seen the last end", check(planSeen)},
 	{"S9 the history counts how occurrences end", check(planHistory)},
@@ -315,7 +315,7 @@ func planClaim(f *fixture) {
 	}
 	c := newClaim(1)
 	claimed, _ := f.claimWith(0, c)
-	f.Equal([]string{"a"}, keysOf(claimed.Leases), "plans that the claim did not ask for")
+	f.Equal([]string{"a"}, keysOf(claimed.Leases), "the claim leases plans that it did not request")
 	c = newClaim(1)
 	c.Plans = 1
 	claimed, _ = f.claimWith(0, c)
@@ -323,7 +323,7 @@ func planClaim(f *fixture) {
 	c = newClaim(1)
 	c.Plans, c.MaxBytes = 2, 1
 	claimed, _ = f.claimWith(0, c)
-	f.Equal([]string{store.PlanKey("report0002"), "c"}, keysOf(claimed.Leases), "the bytes of plans and of timers are bounded apart")
+	f.Equal([]string{store.PlanKey("report0002"), "c"}, keysOf(claimed.Leases), "the bytes of plans and of timers are not bounded separately")
 	c = newClaim(1)
 	c.Plans = 5
 	claimed, _ = f.claimWith(0, c)
@@ -360,7 +360,7 @@ func planNeverDead(f *fixture) {
 		}
 		f.advance(testLease + time.Second)
 	}
-	f.Empty(f.claim(2), "a plan is leased that was not asked for")
+	f.Empty(f.claim(2), "a claim leases a plan that it did not request")
 	// The worker was only paused: nothing has happened since, so its swap counts.
 	f.swapped(next(p))
 	f.Equal([]string{store.PlanKey("other")}, keysOf(f.claimPlans(2)))

@@ -217,11 +217,11 @@ func planLastTen(f *fixture) {
 	}
 	f.swapped(p)
 	leases := f.claim(12)
-	var ends []store.Outcome
+	var outcomes []store.Outcome
 	for _, l := range leases {
-		ends = append(ends, store.Outcome{Holder: l.Holder, Kind: store.Done})
+		outcomes = append(outcomes, store.Outcome{Holder: l.Holder, Kind: store.Done})
 	}
-	results, _, err := f.Store.End(f.ctx, 0, ends)
+	results, _, err := f.Store.End(f.ctx, 0, outcomes)
 	f.NoError(err)
 	f.Len(results, 12)
 	h := f.history("report")

@@ -15,14 +15,14 @@ var readTests = []test{
 	{"pages of waiting timers, by due time and key", check(scanPages)},
 	{"pages of waiting timers, of long keys that are due together", check(scanLongKeys)},
 	{"pages of dead letters, by time of death and key", check(scanDeadPages)},
-	{"pages of what is leased, by the end of the lease and key", check(leasedPages)},
+	{"pages of leased timers, by the end of the lease and key", check(leasedPages)},
 	{"a leased timer shows the token of its claim", check(tokensShown)},
-	{"a filter chooses by prefix, topic and error", check(filters)},
-	{"D12 a filter looks at a bounded number for each page", check(filterScans)},
+	{"a filter selects by prefix, topic and error", check(filters)},
+	{"D12 a filter scans a bounded number of timers for each page", check(filterScans)},
 	{"a query that is out of bounds is refused", check(queryChecked)},
-	{"D12 what changes between pages", check(scanWhileChanging)},
-	{"Stats counts by home, and what is overdue", check(statsCount)},
-	{"Stats counts what is scheduled", checkWith(Options{Shards: 1, Limits: store.Limits{MaxPending: 5}}, scheduledCount)},
+	{"D12 timers that change between pages", check(scanWhileChanging)},
+	{"Stats counts by state, and the overdue timers", check(statsCount)},
+	{"Stats counts scheduled timers", checkWith(Options{Shards: 1, Limits: store.Limits{MaxPending: 5}}, scheduledCount)},
 	{"CountDue counts waiting timers, by due time", check(dueCounts)},
 	{"edges that are out of bounds are refused", check(edgesChecked)},
 	{"horizons after each call", check(horizons)},
@@ -362,7 +362,7 @@ func scheduledCount(f *fixture) {
 	absent := entry("a")
 	absent.IfAbsent = true
 	f.Equal(store.Exists, f.put(absent).Kind)
-	is(3, "what exists")
+	is(3, "an existing key")
 	leases := f.claim(2)
 	f.put(entry("a"))
 	f.put(entry("a")) // another successor
@@ -372,7 +372,7 @@ func scheduledCount(f *fixture) {
 	}
 	f.requeue("b")
 	f.reschedule(store.Move{Key: "b", At: 7})
-	is(5, "what is no scheduling")
+	is(5, "calls that schedule nothing")
 	for _, l := range f.claim(2) {
 		f.ended(l, store.DeadLetter)
 	}
@@ -388,7 +388,7 @@ func scheduledCount(f *fixture) {
 	is(9, "an occurrence that existed")
 	f.Equal(store.SwapLost, f.swap(next(p))[0])
 	f.Equal(store.Refused, f.put(entry("c")).Kind)
-	is(9, "what is lost or refused")
+	is(9, "a lost swap and a refused timer")
 	f.cancel("b")
 }
 

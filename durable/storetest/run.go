@@ -11,7 +11,7 @@ import (
 
 // Engine opens stores for the suite.
 type Engine struct {
-	// Open opens a new and empty store; its resources are released when the test ends. The tests of
+	// Open opens a new and empty store, and releases its resources when the test ends. The tests of
 	// Run run in parallel, each with its own stores.
 	Open func(t testing.TB, o Options) *Instance
 }
@@ -26,26 +26,25 @@ type Options struct {
 type Instance struct {
 	Store store.Store
 
-	// Advance moves the engine's clock by whole milliseconds, back if d is below zero.
+	// Advance moves the engine's clock by whole milliseconds; a negative d moves it back.
 	Advance func(d time.Duration)
-	// Frozen reports whether the clock stands at a whole millisecond except for Advance, so that
-	// replies can be predicted to the millisecond.
+	// Frozen reports whether only Advance changes the clock, which shows a whole millisecond, so
+	// that replies can be predicted to the millisecond.
 	Frozen bool
 
 	// Reopen ends the store as a crash would, as far as the engine can, and opens the remaining
 	// data. Stores of other tests must not be affected.
 	Reopen func(t testing.TB) store.Store
-	// LeasesEnd reports whether all leases have expired after Reopen, and Stats.Scheduled is 0: the
-	// engine keeps both in memory only.
+	// LeasesEnd reports whether Reopen ends all leases and resets Stats.Scheduled to 0, as in an
+	// engine that keeps both in memory only.
 	LeasesEnd bool
 
-	// Left names the engine's keys, except for its configuration and one record of at most 200
-	// bytes for each shard. Keys that expire may be left out.
+	// Left returns the engine's stored keys, except for its configuration and one record of at most
+	// 200 bytes for each shard. It may omit keys that expire.
 	Left func(t testing.TB) []string
 }
 
-// A test is one of the suite. It works in a fixture, and its name says which parts of the contract
-// it checks.
+// A test is one of the suite. Its name says which rules of the contract it checks.
 type test struct {
 	name string
 	f    func(*fixture)
@@ -67,17 +66,18 @@ var longTests = []test{
 // long reports whether longTests may take some minutes.
 func long() bool { return os.Getenv("LIMBO_LONG") == "1" }
 
-// RunPlans tests an engine's handling of plans: the part of Run's contract that is worth the time
-// on a Cluster.
+// RunPlans runs only the tests of plans, for engines on which all of Run would take too long, such
+// as one on a Redis Cluster.
 func RunPlans(t *testing.T, e Engine) {
 	for _, c := range slices.Concat(planTests, swapClaimTests) {
 		t.Run(c.name, func(t *testing.T) { c.f(newFixture(t, e)) })
 	}
 }
 
-// Run tests an engine: the contract, by its numbers; random calls compared with the oracle;
-// histories of concurrent calls; a hammer; and an hour of the engine's clock. With LIMBO_LONG=1 in
-// the environment the last four take some minutes.
+// Run tests an engine. It checks the rules of the contract one by one, compares random calls with
+// the oracle, checks that histories of concurrent calls are linearizable, hammers the engine with
+// concurrent workers, and runs through an hour of the engine's clock. With LIMBO_LONG=1 in the
+// environment the last four take some minutes.
 func Run(t *testing.T, e Engine) {
 	for _, c := range slices.Concat(longTests, contract, []test{hourTest}) { // the longest first
 		t.Run(c.name, func(t *testing.T) {

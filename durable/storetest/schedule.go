@@ -10,17 +10,17 @@ import (
 
 // scheduleTests test Schedule and Reschedule in each state of the key.
 var scheduleTests = []test{
-	{"D1 what is scheduled waits, and is gone when it was run", check(scheduleAndRun)},
+	{"D1 a scheduled timer waits, and is removed once it has run", check(scheduleAndRun)},
 	{"D8 a key schedules again: waiting, retrying or dead, it is replaced, attempts from 0", check(scheduleReplaces)},
 	{"D8 IfAbsent refuses waiting, leased, cancelled and dead", check(scheduleIfAbsent)},
-	{"D8 a key stands twice in one call", check(scheduleTwiceInOneCall)},
+	{"D8 a key occurs twice in one call", check(scheduleTwiceInOneCall)},
 	{"D1 a call has 500 items", check(scheduleMany)},
 	{"D12 a call has 16 MiB of bodies", check(scheduleLarge)},
 	{"MaxPending refuses new keys, and nothing else", checkWith(Options{Shards: 1, Limits: store.Limits{MaxPending: 3}}, maxPending)},
 	{"case 4: a cancelled key that is used again runs", check(scheduleAfterCancel)},
 	{"D13 shards do not see each other's timers", checkWith(Options{Shards: 4}, shardsApart)},
 	{"Reschedule moves waiting and retrying timers, and keeps attempts", check(rescheduleMoves)},
-	{"Reschedule changes nothing of leased, dead and absent ones", check(rescheduleRefuses)},
+	{"Reschedule changes nothing of leased, dead and absent timers", check(rescheduleRefuses)},
 }
 
 func scheduleAndRun(f *fixture) {
@@ -158,16 +158,16 @@ func scheduleMany(f *fixture) {
 	}
 	leases := f.claim(store.MaxItems)
 	f.Equal(keys, keysOf(leases))
-	ends := make([]store.Outcome, store.MaxItems)
+	outcomes := make([]store.Outcome, store.MaxItems)
 	holders := make([]store.Holder, store.MaxItems)
 	for i, l := range leases {
-		ends[i] = store.Outcome{Holder: l.Holder, Kind: store.DeadLetter}
+		outcomes[i] = store.Outcome{Holder: l.Holder, Kind: store.DeadLetter}
 		holders[i] = l.Holder
 	}
 	extended, _, err := f.Store.Extend(f.ctx, 0, holders, testLease)
 	f.NoError(err)
 	f.Equal(slices.Repeat([]store.ExtendResult{store.Extended}, store.MaxItems), extended)
-	results, _, err := f.Store.End(f.ctx, 0, ends)
+	results, _, err := f.Store.End(f.ctx, 0, outcomes)
 	f.NoError(err)
 	f.Equal(slices.Repeat([]store.EndResult{store.Ended}, store.MaxItems), results)
 	f.Equal(slices.Repeat([]store.RequeueResult{store.Requeued}, store.MaxItems), f.requeue(keys...))

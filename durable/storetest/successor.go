@@ -9,9 +9,9 @@ import (
 // successorTests test scheduling under a key whose timer is leased.
 var successorTests = []test{
 	{"D8 a successor waits when the run ends, however it ends", check(successorWaits)},
-	{"D8 it never runs beside the run, and has its own body", check(successorApart)},
+	{"D8 it never runs concurrently with the run, and has its own body", check(successorApart)},
 	{"D8 the last of several successors counts", check(successorReplaced)},
-	{"D4 D8 Cancel takes the successor along, and one after it stays", check(successorAndCancel)},
+	{"D4 D8 Cancel removes the successor, and a later one stays", check(successorAndCancel)},
 	{"D8 a timer that schedules itself recurs", check(successorRecurs)},
 }
 
@@ -93,7 +93,7 @@ func successorApart(f *fixture) {
 		next := entry("a")
 		next.At, next.Body = 5, []byte("next")
 		f.Equal(store.Succeeds, f.put(next).Kind)
-		f.Empty(f.claim(5), "D8: the successor runs beside")
+		f.Empty(f.claim(5), "D8: the successor runs concurrently")
 		again, _ := f.claimWith(0, c)
 		f.Equal(claimed.Leases, again.Leases, "the claim sent again gets the successor's body")
 		extended, _ := f.extend(l.Holder, testLease)
