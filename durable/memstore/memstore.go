@@ -28,8 +28,8 @@ type Options struct {
 	// Limits bound the contents of each shard.
 	Limits store.Limits
 
-	// Now is the engine's clock, which alone decides which timers are due. Many goroutines call
-	// it. Default: time.Now.
+	// Now is the engine's clock, which alone decides which timers are due. It must be safe for
+	// concurrent use. Default: time.Now.
 	Now func() time.Time
 }
 

@@ -65,13 +65,13 @@ func engine(start func() time.Time, frozen, leasesEnd bool) storetest.Engine {
 	}}
 }
 
-func standing() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+func frozenTime() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 func TestSuite(t *testing.T) {
 	for name, e := range map[string]storetest.Engine{
-		"a clock that stands":              engine(standing, true, false),
-		"leases that end with the process": engine(standing, true, true),
-		"a clock that goes":                engine(time.Now, false, false),
+		"frozen":                  engine(frozenTime, true, false),
+		"leases end on reopening": engine(frozenTime, true, true),
+		"running":                 engine(time.Now, false, false),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -88,7 +88,7 @@ func TestSuiteOfAStoreAlone(t *testing.T) {
 	}})
 }
 
-func FuzzStore(f *testing.F) { storetest.Fuzz(f, engine(standing, true, true)) }
+func FuzzStore(f *testing.F) { storetest.Fuzz(f, engine(frozenTime, true, true)) }
 
 func TestInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
