@@ -13,9 +13,9 @@ func (e *AddressError) Error() string {
 	return fmt.Sprintf("webhook: address %v is not public, and not among the allowed ones", e.Addr)
 }
 
-// closed are the IPv4 ranges that are not public, by the registry of special addresses (RFC 6890
+// nonPublic are the IPv4 ranges that are not public, by the registry of special addresses (RFC 6890
 // and its updates).
-var closed = prefixes(
+var nonPublic = prefixes(
 	"0.0.0.0/8",       // this network
 	"10.0.0.0/8",      // private
 	"100.64.0.0/10",   // carriers' NAT
@@ -33,11 +33,11 @@ var closed = prefixes(
 	"240.0.0.0/4",     // reserved, broadcast
 )
 
-// closed6 are the ranges within IPv6's global unicast that are not public. All addresses outside
-// global6 are closed, too.
+// nonPublic6 are the ranges within global6, IPv6's global unicast, that are not public. No address
+// outside global6 is public.
 var (
-	global6 = netip.MustParsePrefix("2000::/3")
-	closed6 = prefixes(
+	global6    = netip.MustParsePrefix("2000::/3")
+	nonPublic6 = prefixes(
 		"2001::/23",     // protocols, among them Teredo
 		"2001:db8::/32", // documentation
 		"3fff::/20",     // documentation
@@ -90,9 +90,9 @@ func permitted(a netip.Addr, allow []netip.Prefix) bool {
 	case within(a.Unmap().WithZone(""), allow) || within(in, allow):
 		return true
 	case in.Is4():
-		return !within(in, closed)
+		return !within(in, nonPublic)
 	}
-	return global6.Contains(in) && !within(in, closed6)
+	return global6.Contains(in) && !within(in, nonPublic6)
 }
 
 // control is called by the dialer with each resolved address, before it connects.

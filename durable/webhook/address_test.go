@@ -21,14 +21,14 @@ func TestPermitted(t *testing.T) {
 	} {
 		require.True(t, permitted(netip.MustParseAddr(public), nil), public)
 	}
-	for _, closed := range []string{
+	for _, refused := range []string{
 		"0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "127.0.0.1", "127.8.8.8", "169.254.169.254", "172.16.0.1", "172.31.255.255",
 		"192.0.0.1", "192.0.2.1", "192.168.1.1", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255",
 		"::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd12::1", "fec0::1", "ff02::1", "2001::1", "2001:db8::1", "3fff::1", "100::1", "4000::1",
 		"::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "::ffff:0:127.0.0.1",
 		"64:ff9b::127.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b:1::8.8.8.8", "2002:7f00:1::", "2002:a00:1::",
 	} {
-		require.False(t, permitted(netip.MustParseAddr(closed), nil), closed)
+		require.False(t, permitted(netip.MustParseAddr(refused), nil), refused)
 	}
 	allow := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/64")}
 	for addr, want := range map[string]bool{

@@ -1,4 +1,5 @@
-// Package webhook is a handler of durable timers that calls an HTTP address.
+// Package webhook makes an HTTP request when a durable timer is due: the method [Handler.Handle] is
+// a [durable.Handler].
 //
 //	h, err := webhook.New(webhook.Options{Secret: secret})
 //	…
@@ -35,7 +36,7 @@
 //	no answer in time     tried again, and so is a connection that fails
 //	3xx                   a dead letter at once: redirects are not followed
 //	other 4xx             a dead letter at once
-//	101                   a dead letter at once: no upgrade was asked for
+//	101                   a dead letter at once: no upgrade was requested
 //	refused address       a dead letter at once, and so is a body that is no Call
 //
 // The status decides, even if the body does not end in time. At most Options.MaxReply bytes of the

@@ -137,6 +137,6 @@ func ExampleSign() {
 	fmt.Println(webhook.Verify(secret, header, []byte(`{"order":8}`), at, 5*time.Minute))
 	// Output:
 	// <nil>
-	// webhook: the signature does not fit: it is 1h0m0s old, must be at most 5m0s
-	// webhook: the signature does not fit
+	// webhook: invalid signature: it is 1h0m0s old, must be at most 5m0s
+	// webhook: invalid signature
 }

@@ -34,7 +34,7 @@ type Handler struct {
 type Stats struct {
 	Calls     uint64 // requests sent, or tried
 	Done      uint64 // calls answered with 2xx
-	Retried   uint64 // to be tried again
+	Retried   uint64 // failed calls that will be tried again
 	Discarded uint64 // final failures, including bodies that are not a Call
 	Postponed uint64 // calls postponed because of a busy host; no request was sent
 	Hosts     int    // hosts with running calls, now
@@ -124,7 +124,7 @@ func (h *Handler) Stats() Stats {
 	}
 }
 
-// Handle is a durable.Handler. It makes the call that is encoded in the timer's body, and returns
+// Handle is a [durable.Handler]. It makes the call that is encoded in the timer's body, and returns
 //
 //   - nil if the answer was 2xx;
 //   - an error from durable.Discard if another attempt is useless;

@@ -65,8 +65,8 @@ func handle(ctx context.Context, t *testing.T, h *Handler, c Call) (took time.Du
 	return time.Since(began), err
 }
 
-// asked reads a request, to the end of its body.
-func asked(c net.Conn) *bufio.Reader {
+// readRequest reads a request, to the end of its body.
+func readRequest(c net.Conn) *bufio.Reader {
 	r := bufio.NewReader(c)
 	for {
 		req, err := http.ReadRequest(r)
@@ -99,7 +99,7 @@ func deaf(net.Conn) { time.Sleep(time.Minute) }
 // says returns a receiver that reads a request, writes text, and continues with rest.
 func says(text string, rest func(net.Conn)) func(net.Conn) {
 	return func(c net.Conn) {
-		asked(c)
+		readRequest(c)
 		if _, err := io.WriteString(c, text); err == nil {
 			rest(c)
 		}
@@ -233,7 +233,7 @@ func TestHalfClosed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := local(t, Options{})
 			ready := make(chan struct{})
-			ended := receives(t, h, func(c net.Conn) { asked(c); close(ready); silent(c) })
+			ended := receives(t, h, func(c net.Conn) { readRequest(c); close(ready); silent(c) })
 			dial := h.dial
 			h.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 				c, err := dial(ctx, network, address)
@@ -283,8 +283,8 @@ func secure(protocols ...string) (*tls.Config, Options) {
 		Options{Timeout: 5 * time.Second, TLS: server.Client().Transport.(*http.Transport).TLSClientConfig}
 }
 
-// over returns a receiver that speaks TLS.
-func over(config *tls.Config, raw func(net.Conn)) func(net.Conn) {
+// overTLS returns a receiver that speaks TLS.
+func overTLS(config *tls.Config, raw func(net.Conn)) func(net.Conn) {
 	return func(c net.Conn) {
 		t := tls.Server(c, config)
 		if t.HandshakeContext(context.Background()) == nil {
@@ -302,11 +302,11 @@ func TestHostileTLS(t *testing.T) {
 	}{
 		"no handshake":           {silent, retry, true},
 		"no TLS":                 {func(c net.Conn) { go silent(c); until(c, "hello\r\n", 0) }, retry, false},
-		"silence":                {over(config, says("", silent)), retry, true},
-		"nothing is read":        {over(config, deaf), retry, true},
-		"nothing is read after":  {over(config, says("", deaf)), retry, true},
-		"a body, and no reading": {over(config, says("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbody", deaf)), done, true},
-		"101, and no reading":    {over(config, says("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", deaf)), dead, false},
+		"silence":                {overTLS(config, says("", silent)), retry, true},
+		"nothing is read":        {overTLS(config, deaf), retry, true},
+		"nothing is read after":  {overTLS(config, says("", deaf)), retry, true},
+		"a body, and no reading": {overTLS(config, says("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbody", deaf)), done, true},
+		"101, and no reading":    {overTLS(config, says("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", deaf)), dead, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestHTTP2IsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := local(t, o)
 		settings := make(chan map[uint16]uint32, 100)
-		ended := receives(t, h, over(config, func(c net.Conn) {
+		ended := receives(t, h, overTLS(config, func(c net.Conn) {
 			b := make([]byte, 24+9) // the preface and a frame's header
 			if _, err := io.ReadFull(c, b); err != nil {
 				return
@@ -510,7 +510,7 @@ func TestHTTP2ReceiverStopsReading(t *testing.T) {
 					h := local(t, o)
 					h.writeTimeout = time.Hour
 					stopped := make(chan struct{})
-					receives(t, h, over(config, stopsReading(status, strings.Repeat("r", length), stopped)))
+					receives(t, h, overTLS(config, stopsReading(status, strings.Repeat("r", length), stopped)))
 					firstThenUnread(t, h, by, stopped)
 					require.Zero(t, h.Stats().Hosts)
 				})
@@ -561,7 +561,7 @@ func TestUnreadConnectionsAreClosed(t *testing.T) {
 	h := local(t, o)
 	h.writeTimeout = 100 * time.Millisecond
 	stopped := make(chan struct{})
-	ended := receives(t, h, over(config, stopsReading(status200, "reply", stopped)))
+	ended := receives(t, h, overTLS(config, stopsReading(status200, "reply", stopped)))
 	firstThenUnread(t, h, "context", stopped)
 	closed := make(chan struct{})
 	go func() {

@@ -48,14 +48,14 @@ func (hs *hosts) enter(ctx context.Context, name string) (postponed time.Duratio
 		defer hs.mu.Unlock()
 		return hs.postponeLocked(h), nil
 	}
-	place := make(chan struct{})
-	h.waiting = append(h.waiting, place)
+	slot := make(chan struct{})
+	h.waiting = append(h.waiting, slot)
 	hs.mu.Unlock()
 
 	timer := time.NewTimer(hs.wait)
 	defer timer.Stop()
 	select {
-	case <-place:
+	case <-slot:
 		return 0, nil
 	case <-timer.C:
 	case <-ctx.Done():
@@ -63,7 +63,7 @@ func (hs *hosts) enter(ctx context.Context, name string) (postponed time.Duratio
 	}
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	i := slices.Index(h.waiting, place)
+	i := slices.Index(h.waiting, slot)
 	if i < 0 { // the slot was transferred after the timeout or the end of ctx
 		if err == nil {
 			return 0, nil

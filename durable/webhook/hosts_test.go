@@ -27,7 +27,7 @@ func enters(ctx context.Context, hs *hosts, name string) chan error {
 }
 
 // A free slot goes to the call that has waited longest, and to no other.
-func TestPlaceIsHandedOver(t *testing.T) {
+func TestSlotIsTransferred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hs := newHosts(1, time.Second, time.Minute)
 		require.NoError(t, <-enters(t.Context(), hs, "a"))
@@ -66,7 +66,7 @@ func TestWaitEnds(t *testing.T) {
 
 // A slot that is transferred at the moment in which its call gives up waiting is used or released,
 // not lost.
-func TestPlaceAtTheEndOfTheWait(t *testing.T) {
+func TestSlotAtTheEndOfTheWait(t *testing.T) {
 	for i := range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			hs := newHosts(1, time.Second, time.Minute)
@@ -132,7 +132,7 @@ func TestMeanFollowsCalls(t *testing.T) {
 }
 
 // A quick host does not make postponed calls return at once.
-func TestPostponeHasALeastTime(t *testing.T) {
+func TestPostponeHasAMinimum(t *testing.T) {
 	hs := newHosts(1, 0, time.Minute)
 	_, _ = hs.enter(t.Context(), "a")
 	d, _ := hs.enter(t.Context(), "a")

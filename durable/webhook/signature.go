@@ -19,9 +19,9 @@ const (
 	HeaderSignature = "Limbo-Signature"
 )
 
-// ErrSignature is returned by [Verify] for a request that was not signed with the
-// secret, or too long ago.
-var ErrSignature = errors.New("webhook: the signature does not fit")
+// ErrSignature is returned by [Verify] for a request that was not signed with the secret, or was
+// signed too long ago.
+var ErrSignature = errors.New("webhook: invalid signature")
 
 // Sign returns the value of the header Limbo-Signature: "t=", the Unix time in seconds, ",v1=",
 // and in hex the HMAC-SHA256, with the secret as its key, of that time in decimal, a dot, the
@@ -38,9 +38,10 @@ func digest(secret []byte, t, id string, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// Verify is for receivers: it returns an error that is ErrSignature unless header holds a signature
-// of the body by the secret, made at most tolerance before or after now. A request that an
-// attacker replays passes within tolerance: detect it by its Idempotency-Key, which is signed too.
+// Verify is for receivers: it returns an error that wraps ErrSignature unless header has a
+// signature of the body with the secret, made at most tolerance before or after now. A request that
+// an attacker replays passes within tolerance: detect it by its Idempotency-Key, which is signed
+// too.
 func Verify(secret []byte, header http.Header, body []byte, now time.Time, tolerance time.Duration) error {
 	t, sum, ok := strings.Cut(strings.TrimPrefix(header.Get(HeaderSignature), "t="), ",v1=")
 	seconds, err := strconv.ParseInt(t, 10, 64)

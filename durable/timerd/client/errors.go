@@ -23,7 +23,8 @@ var (
 	ErrNotFound = errors.New("client: no such timer or schedule")
 	// ErrProblem means that timerd cannot read the schedule, or does not know its time zone.
 	ErrProblem = errors.New("client: the schedule has a problem")
-	// ErrFull means that the store holds as many timers as it may.
+	// ErrFull means that the store refuses further timers: it is at its limit of pending timers, or
+	// out of memory.
 	ErrFull = errors.New("client: no more timers can be held")
 	// ErrUnavailable means that timerd or its store did not answer, or answered that it cannot
 	// serve the request now. A later attempt can succeed.

@@ -27,7 +27,7 @@ type Query struct {
 	State  State  // Waiting, which is the default, Leased or Dead
 	Prefix string // of the keys; at most 512 bytes
 	Topic  string // "": any topic; at most 128 bytes
-	Error  string // part of the last error, in any case of ASCII letters; at most 1 KiB
+	Error  string // a substring of the last error, in any case of ASCII letters; at most 1 KiB
 	ListOptions
 }
 
