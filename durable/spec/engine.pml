@@ -1,7 +1,7 @@
 /*
  * The engine: its state for one key, and the effects of calls of store.Store. timer.pml has the
- * processes that call. Most assertions are here; those on D5 that
- * depend on the caller are there.
+ * processes that make the calls. Most assertions are here; those on D5 that depend on the caller
+ * are there.
  */
 
 /* The state of a timer by the history of calls. The engine does not read it. */
@@ -37,11 +37,11 @@ typedef Shard {
 
 Shard s;
 
-/* Outcome.Kind. In a model without time Snooze equals GiveBack. */
-#define DONE     0
-#define RETRY    1
-#define GIVEBACK 2
-#define DEAD_LETTER     3
+/* Outcome.Kind. In a model without time Snooze equals Release. */
+#define DONE        0
+#define RETRY       1
+#define RELEASE     2
+#define DEAD_LETTER 3
 
 byte leases;   /* granted leases: the next number is an unused token */
 
@@ -258,9 +258,9 @@ inline lease(drawn) {
 }
 
 #ifdef CANCELLED_RETRIED
-#define gone(how) (next || how == DONE)
+#define removed(how) (next || how == DONE)
 #else
-#define gone(how) (s.cancelled || next || how == DONE)
+#define removed(how) (s.cancelled || next || how == DONE)
 #endif
 
 /* A run ends: by Store.End, or when a claim ends an expired lease. */
@@ -273,22 +273,22 @@ inline finish(how, dropped) {
 	:: else
 	fi;
 	if
-	:: gone(how) && (next == 0 || (dropped)) ->
-		printf("engine: %d is gone\n", old);
+	:: removed(how) && (next == 0 || (dropped)) ->
+		printf("engine: %d is removed\n", old);
 		clear()
-	:: gone(how) && !(next == 0 || (dropped)) ->
-		printf("engine: %d is gone, %d waits\n", old, next);
+	:: removed(how) && !(next == 0 || (dropped)) ->
+		printf("engine: %d is removed, %d waits\n", old, next);
 		clear();
 		s.waiting = 1;
 		s.body = next;
-	:: !gone(how) && how == DEAD_LETTER ->
+	:: !removed(how) && how == DEAD_LETTER ->
 		printf("engine: %d is dead\n", old);
 		unlease();
 		s.dead = 1;
 	:: else ->
 		printf("engine: %d waits again\n", old);
 		if
-		:: how == GIVEBACK -> s.attempts--
+		:: how == RELEASE -> s.attempts--
 		:: else
 		fi;
 		unlease();

@@ -8,8 +8,8 @@
  * request may be repeated if its reply was lost, and a copy of it may arrive again after its call
  * has returned or its sender has crashed.
  *
- * IDs are not in the model. Each swap gives the plan a new ID, so a swap's Expected is the plan's ID if
- * and only if no swap was made since its sender read the plan: that is the bit fresh.
+ * IDs are not in the model. Each swap gives the plan a new ID, so a swap's Expected is the plan's
+ * ID if and only if no swap was made since its sender read the plan: that is the bit fresh.
  *
  * The clock has the times 0 to TIMES, each of which is planned. The bounds FAULTS (crashes, lost
  * replies, retries) and CALLS (of the two clients) keep runs finite.
@@ -91,12 +91,12 @@ bit ok;
 
 /* Store.Claim with Plans: the plan is due, or its lease has expired. */
 #ifdef LEASE_KEPT
-#define ranout false
+#define expired false
 #else
-#define ranout (leased && out)
+#define expired (leased && out)
 #endif
 #define isdue (awake || (!paused && next <= now))
-#define claimable (plan && (ranout || (!leased && isdue)))
+#define claimable (plan && (expired || (!leased && isdue)))
 
 /* Holds after every step. */
 inline verify() {
@@ -458,7 +458,7 @@ inline noted() {
 proctype World() {
 end:	do
 	:: d_step { now < TIMES -> now++; printf("clock: %d\n", now) }
-	:: d_step { leased && !out -> printf("engine: the lease runs out\n"); out = 1 }
+	:: d_step { leased && !out -> printf("engine: the lease expires\n"); out = 1 }
 	:: copy(0)
 	:: copy(1)
 #if defined(WAS_IGNORED) || defined(DELETE_BLIND)

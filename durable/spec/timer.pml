@@ -9,10 +9,10 @@
  * pause between any two steps, for longer than its lease, or crash.
  *
  * Left out, because no assertion depends on it:
- *   time        a timer may be due, and a lease run out, at any moment
+ *   time        a timer may be due, and a lease expire, at any moment
  *   Reschedule  it changes a due time, and nothing else
  *   IfAbsent, MaxPending, Purge, MaxDead   they refuse or remove timers, and move none
- *   Get, List, Look, Stats, CountDue, Workers, Heartbeat, events   they change no timer
+ *   Get, List, Horizons, Stats, CountDue, Workers, Heartbeat, events   they change no timer
  *   more keys   each item of a call is atomic by itself, and a holder names its key
  *   a crash of the embedded engine: its workers crash, then the lease expires; unanswered
  *               calls are lost replies
@@ -228,13 +228,13 @@ end:	do
 		verify() }
 #endif
 
-	/* Store.End: Ended. A timer whose handler was not called is given back. */
-	:: ends(w[_pid].at == HOLDS, GIVEBACK)
+	/* Store.End: Ended. A timer whose handler was not called is released. */
+	:: ends(w[_pid].at == HOLDS, RELEASE)
 	/* How a handler returns. A repeated End has the same kind as the first, because its result
 	 * differs from EndLost only after a fail-over. */
 	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, DONE)
 	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, RETRY)
-	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, GIVEBACK)
+	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, RELEASE)
 	:: ends(w[_pid].at == RUNS || w[_pid].at == ENDS, DEAD_LETTER)
 	/* EndLost. */
 	:: d_step { w[_pid].at >= HOLDS && !holder(_pid) ->
@@ -320,7 +320,7 @@ active proctype World() {
 end:	do
 	/* The lease expires, by the holder's clock no later than by the engine's. */
 	:: d_step { s.leased && !s.out ->
-		printf("engine: the lease with fence %d runs out\n", s.fence);
+		printf("engine: the lease with fence %d expires\n", s.fence);
 		s.out = 1;
 		for (i : 0 .. 1) {
 			if
