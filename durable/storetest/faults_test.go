@@ -395,9 +395,9 @@ func TestEarlyByLessIsFound(t *testing.T) {
 	}
 }
 
-// meanwhile gives other goroutines a moment to change the state that a call has seen; they may
-// leave it as it is.
-func meanwhile(changed func() bool) {
+// yieldUntil yields to other goroutines until they have changed the state that a call has read. It
+// returns without a change after 100 yields.
+func yieldUntil(changed func() bool) {
 	for range 100 {
 		if changed() {
 			return
@@ -417,7 +417,7 @@ func TestRacesAreFound(t *testing.T) {
 			if err != nil || record.State != store.Waiting || len(keys) > 1 {
 				return cancel(ctx, n, keys)
 			}
-			meanwhile(func() bool {
+			yieldUntil(func() bool {
 				now, err := r.Store.Get(ctx, n, keys[0])
 				return err != nil || now.State != store.Waiting
 			})
@@ -437,7 +437,7 @@ func TestRacesAreFound(t *testing.T) {
 					}
 				})
 			}
-			meanwhile(func() (leased bool) {
+			yieldUntil(func() (leased bool) {
 				others(func(*oracle.Timer) { leased = true })
 				return leased || len(seen) == 0
 			})

@@ -486,7 +486,7 @@ func horizons(f *fixture) {
 	is(77, end)
 	f.cancel("b")
 	is(store.MaxMillis, end)
-	f.cancel("a") // its lease goes on
+	f.cancel("a") // its lease continues
 	is(store.MaxMillis, end)
 	next := entry("a")
 	next.At = 5
