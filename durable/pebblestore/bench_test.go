@@ -86,8 +86,8 @@ func BenchmarkSchedule(b *testing.B) {
 	}
 }
 
-// BenchmarkLifecycles schedules, claims and acknowledges; at most 20,000 timers are between the first
-// step and the last.
+// BenchmarkLifecycles schedules, claims and acknowledges; at most 20,000 timers are between the
+// first step and the last.
 func BenchmarkLifecycles(b *testing.B) {
 	for _, pending := range []int{0, 500_000} {
 		b.Run(fmt.Sprintf("waiting=%d", pending), func(b *testing.B) {
@@ -102,7 +102,7 @@ func BenchmarkLifecycles(b *testing.B) {
 
 func lives(b *testing.B, s *Store) {
 	ctx, cancel := context.WithCancel(b.Context())
-	room := make(chan struct{}, 20_000)
+	slots := make(chan struct{}, 20_000)
 	done := make(chan struct{})
 	var ended atomic.Int64
 	wake := make([]chan struct{}, benchShards)
@@ -117,7 +117,7 @@ func lives(b *testing.B, s *Store) {
 					return
 				}
 				for range count {
-					<-room
+					<-slots
 				}
 				if count > 0 && ended.Add(int64(count)) == int64(b.N) {
 					close(done)
@@ -147,7 +147,7 @@ func lives(b *testing.B, s *Store) {
 	})
 	produce(b, s, new(atomic.Int64), b.N, func() store.Millis { return store.Millis(time.Now().UnixMilli()) }, func(n int) {
 		for range n {
-			room <- struct{}{}
+			slots <- struct{}{}
 		}
 	})
 	<-done

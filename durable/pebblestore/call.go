@@ -180,20 +180,20 @@ func (s *Store) checkKeys(shard, n int, key func(int) string) error {
 	return nil
 }
 
-// checkRoom returns ErrFull if the disk has less free space than Options.MinFree. It asks the file
-// system at most ten times a second, in a separate goroutine, and waits for the answer until ctx
-// ends.
-func (s *Store) checkRoom(ctx context.Context) error {
+// checkFreeSpace returns ErrFull if the disk has less free space than Options.MinFree. It queries
+// the file system at most ten times a second, in a separate goroutine, and waits for the answer
+// until ctx ends.
+func (s *Store) checkFreeSpace(ctx context.Context) error {
 	if s.minFree < 0 {
 		return nil
 	}
-	s.room.Lock()
-	if s.room.asking == nil && time.Since(s.room.checked) > 100*time.Millisecond {
-		s.room.asking = make(chan struct{})
-		go s.askRoom()
+	s.freeSpace.Lock()
+	if s.freeSpace.asking == nil && time.Since(s.freeSpace.checked) > 100*time.Millisecond {
+		s.freeSpace.asking = make(chan struct{})
+		go s.queryFreeSpace()
 	}
-	asking, err := s.room.asking, s.room.err
-	s.room.Unlock()
+	asking, err := s.freeSpace.asking, s.freeSpace.err
+	s.freeSpace.Unlock()
 	if asking == nil {
 		return err
 	}
@@ -204,20 +204,20 @@ func (s *Store) checkRoom(ctx context.Context) error {
 	case <-s.failed:
 		return s.closedError()
 	}
-	s.room.Lock()
-	defer s.room.Unlock()
-	return s.room.err
+	s.freeSpace.Lock()
+	defer s.freeSpace.Unlock()
+	return s.freeSpace.err
 }
 
-func (s *Store) askRoom() {
+func (s *Store) queryFreeSpace() {
 	u, err := s.fs.GetDiskUsage(s.dir)
-	s.room.Lock()
-	defer s.room.Unlock()
-	s.room.err = nil
+	s.freeSpace.Lock()
+	defer s.freeSpace.Unlock()
+	s.freeSpace.err = nil
 	if err == nil && u.AvailBytes < uint64(s.minFree) {
-		s.room.err = fmt.Errorf("%w: the disk has %d bytes left, Options.MinFree is %d", store.ErrFull, u.AvailBytes, s.minFree)
+		s.freeSpace.err = fmt.Errorf("%w: the disk has %d bytes left, Options.MinFree is %d", store.ErrFull, u.AvailBytes, s.minFree)
 	}
-	s.room.checked = time.Now()
-	close(s.room.asking)
-	s.room.asking = nil
+	s.freeSpace.checked = time.Now()
+	close(s.freeSpace.asking)
+	s.freeSpace.asking = nil
 }

@@ -135,8 +135,8 @@ func changeAll[I, R any](
 	})
 }
 
-// itself returns an item that is a key.
-func itself(key string) string { return key }
+// identity returns an item that is a key.
+func identity(key string) string { return key }
 
 // set and remove write to the batch. They drop its errors, which only indexed batches return.
 func (c *change) set(key, value []byte) { _ = c.batch.Set(key, value, nil) }
@@ -189,15 +189,15 @@ func (c *change) wait(t *timer) {
 	lane := t.lane()
 	c.key = laneKey(c.key[:0], c.sh.index, lane, t.due, t.key)
 	c.set(c.key, nil)
-	c.sh.lanes[lane].add(c.key[lanePlace:])
+	c.sh.lanes[lane].add(c.key[lanePrefixLen:])
 }
 
-// unwait removes a timer from its lane.
-func (c *change) unwait(t *timer) {
+// removeWaiting removes a timer from its lane.
+func (c *change) removeWaiting(t *timer) {
 	lane := t.lane()
 	c.key = laneKey(c.key[:0], c.sh.index, lane, t.due, t.key)
 	c.remove(c.key)
-	c.sh.lanes[lane].remove(c.key[lanePlace:])
+	c.sh.lanes[lane].remove(c.key[lanePrefixLen:])
 }
 
 // lease leases a timer that is in no state.
@@ -223,7 +223,7 @@ func (c *change) eraseLease(l *lease) {
 func (c *change) release(l *lease) bool {
 	c.sh.leases.remove(l)
 	c.eraseLease(l)
-	if !l.over() {
+	if !l.final() {
 		return true
 	}
 	c.discard(kindRecord, l.t)

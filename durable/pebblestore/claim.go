@@ -6,29 +6,29 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Claim leases due timers.
+// Claim leases due timers; see [store.Store].
 func (s *Store) Claim(ctx context.Context, shard int, claim store.Claim) (store.Claimed, store.Horizon, error) {
 	if err := claim.Check(); err != nil {
 		return store.Claimed{}, store.Horizon{}, err
 	}
 	return call(ctx, s, shard, writes, func(c *change) (store.Claimed, error) {
 		if own := c.sh.leases.claimed(claim.Token); len(own) > 0 {
-			return c.again(own)
+			return c.answerRepeated(own)
 		}
 		d := &draft{c: c, claim: claim}
 		defer d.close()
-		if err := d.make(); err != nil {
+		if err := d.prepare(); err != nil {
 			return store.Claimed{}, err
 		}
 		if err := c.inTime(); err != nil {
 			return store.Claimed{}, err
 		}
-		return d.carryOut(), nil
+		return d.execute(), nil
 	})
 }
 
-// again returns the leases of a claim that was sent again.
-func (c *change) again(own []*lease) (answer store.Claimed, err error) {
+// answerRepeated returns the leases of a claim that was sent again.
+func (c *change) answerRepeated(own []*lease) (answer store.Claimed, err error) {
 	for _, l := range own {
 		body, err := c.sh.readBody(l.t)
 		if err == nil && store.IsPlan(l.t.key) {
@@ -49,7 +49,7 @@ func (c *change) answer(l *lease, body []byte) store.Lease {
 		Attempt: l.attempt, LastError: l.t.lastError, End: l.end,
 	}
 	if store.IsPlan(l.t.key) {
-		answer.History = c.plans[l.t.key].told()
+		answer.History = c.plans[l.t.key].cloneHistory()
 	}
 	return answer
 }
@@ -59,12 +59,12 @@ type draft struct {
 	c     *change
 	claim store.Claim
 
-	over         []*lease // expired leases that this claim does not renew
-	deadLettered int      // how many of over become dead letters
-	expired      []*timer // dead letters that MaxDead and MaxDeadAge remove
-	ranOut       []*lease // expired leases that this claim renews if it has capacity
+	ended        []*lease // expired leases that this claim does not renew
+	deadLettered int      // how many of ended become dead letters
+	dropped      []*timer // dead letters that MaxDead and MaxDeadAge remove
+	renewable    []*lease // expired leases that this claim renews if it has capacity
 	queues       [lanes]queue
-	woken        map[string]bool // the plans that wake when the runs in over end
+	woken        map[string]bool // the plans that wake when the runs in ended end
 	picks        []pick          // the first plans of them are plans
 	plans        int
 	lost         [][]byte // keys that belong to no timer
@@ -77,12 +77,12 @@ type pick struct {
 	body []byte
 }
 
-func (d *draft) make() error {
-	d.sortRanOut()
-	if err := d.expectEnds(); err != nil {
+func (d *draft) prepare() error {
+	d.sortExpired()
+	if err := d.readPlansOfEnded(); err != nil {
 		return err
 	}
-	if err := d.findExpired(); err != nil {
+	if err := d.findDropped(); err != nil {
 		return err
 	}
 	if d.claim.Plans > 0 {
@@ -98,29 +98,29 @@ func (d *draft) make() error {
 	return d.choose()
 }
 
-// sortRanOut divides the expired leases into those to renew and the rest.
-func (d *draft) sortRanOut() {
-	for _, l := range d.c.sh.leases.byEnd.ranOut(d.c.at.now, store.MaxItems) {
+// sortExpired divides the expired leases into those to renew and those to end.
+func (d *draft) sortExpired() {
+	for _, l := range d.c.sh.leases.byEnd.expired(d.c.at.now, store.MaxItems) {
 		switch {
-		case l.over():
-			d.over = append(d.over, l)
+		case l.final():
+			d.ended = append(d.ended, l)
 			if l.successor != nil {
-				d.queues[l.successor.lane()].expect(l.successor, d.c.at.now)
+				d.queues[l.successor.lane()].addSuccessor(l.successor, d.c.at.now)
 			}
 		case l.attempt >= d.claim.MaxAttempts:
-			d.over = append(d.over, l)
+			d.ended = append(d.ended, l)
 			d.deadLettered++
 		default:
-			d.ranOut = append(d.ranOut, l)
+			d.renewable = append(d.renewable, l)
 		}
 	}
 }
 
-// expectEnds reads the plans of the occurrences that end with their leases. A plan that wakes is
-// already due in this claim.
-func (d *draft) expectEnds() error {
-	for _, l := range d.over {
-		t, err := d.c.expect(l.t.key, l.outcome(store.DeadLetter))
+// readPlansOfEnded reads the plans of the occurrences that end with their leases. A plan that wakes
+// is already due in this claim.
+func (d *draft) readPlansOfEnded() error {
+	for _, l := range d.ended {
+		t, err := d.c.readForNote(l.t.key, l.outcome(store.DeadLetter))
 		if err != nil {
 			return err
 		}
@@ -131,9 +131,9 @@ func (d *draft) expectEnds() error {
 			d.woken = map[string]bool{}
 		}
 		d.woken[t.key] = true
-		awake := *t // t keeps its place until note moves it
+		awake := *t // t keeps its position until note moves it
 		awake.due = d.c.at.now
-		d.queues[store.PlanLane].expect(&awake, d.c.at.now)
+		d.queues[store.PlanLane].addSuccessor(&awake, d.c.at.now)
 	}
 	return nil
 }
@@ -144,11 +144,11 @@ func (d *draft) choosePlans() error {
 	if err := q.open(d, store.PlanLane); err != nil {
 		return err
 	}
-	ranOut := d.c.sh.leases.plans.ranOut(d.c.at.now, d.claim.Plans)
+	expired := d.c.sh.leases.plans.expired(d.c.at.now, d.claim.Plans)
 	for size := 0; d.plans < d.claim.Plans; d.plans++ {
 		var next pick
-		if d.plans < len(ranOut) {
-			next.l = ranOut[d.plans]
+		if d.plans < len(expired) {
+			next.l = expired[d.plans]
 			next.t = next.l.t
 		} else {
 			t, err := q.first(d)
@@ -191,8 +191,8 @@ func (d *draft) choose() error {
 				return err
 			}
 			next.t = t
-		} else if len(d.ranOut) > 0 {
-			next.l = d.ranOut[0]
+		} else if len(d.renewable) > 0 {
+			next.l = d.renewable[0]
 			next.t = next.l.t
 		}
 		if next.t == nil {
@@ -208,7 +208,7 @@ func (d *draft) choose() error {
 			return err
 		}
 		if next.l != nil {
-			d.ranOut = d.ranOut[1:]
+			d.renewable = d.renewable[1:]
 		} else {
 			d.queues[next.t.lane()].pop()
 		}
@@ -217,20 +217,20 @@ func (d *draft) choose() error {
 	return nil
 }
 
-// carryOut changes the shard as planned.
-func (d *draft) carryOut() store.Claimed {
+// execute changes the shard as prepared.
+func (d *draft) execute() store.Claimed {
 	c := d.c
 	answer := store.Claimed{DeadLettered: d.deadLettered, Repaired: len(d.lost) + len(c.sh.orphans)}
 	c.repair(append(d.lost, c.sh.orphans...))
 	c.sh.orphans = nil
-	for _, l := range d.over {
+	for _, l := range d.ended {
 		c.noteRun(l, l.outcome(store.DeadLetter), l.t.lastError)
 		if c.release(l) {
 			l.t.attempts = l.attempt
 			c.deadLetter(l.t)
 		}
 	}
-	for _, t := range d.expired {
+	for _, t := range d.dropped {
 		c.discard(kindRecord, t)
 		c.removeDead(t)
 		c.sh.dropped++
@@ -246,14 +246,14 @@ func (d *draft) carryOut() store.Claimed {
 			c.writeLease(l)
 		} else {
 			l = &lease{t: k.t, fence: fence, token: d.claim.Token, attempt: k.t.attempts + 1, end: end}
-			c.unwait(k.t)
+			c.removeWaiting(k.t)
 			c.lease(l)
 		}
 		l.plan = c.plans[k.t.key]
 		answer.Leases = append(answer.Leases, c.answer(l, k.body))
 	}
 	for i := range d.queues {
-		d.queues[i].settle(d, i)
+		d.queues[i].advanceFront(d, i)
 	}
 	c.writeNoted()
 	return answer
@@ -264,9 +264,9 @@ func (d *draft) carryOut() store.Claimed {
 func (c *change) repair(keys [][]byte) {
 	for _, key := range keys {
 		_ = c.batch.Delete(key, nil)
-		switch key[lanePlace-2] {
+		switch key[lanePrefixLen-2] {
 		case kindLane:
-			c.sh.lanes[key[lanePlace-1]].remove(key[lanePlace:])
+			c.sh.lanes[key[lanePrefixLen-1]].remove(key[lanePrefixLen:])
 		case kindDead:
 			c.sh.dead--
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Requeue makes dead letters wait again.
+// Requeue makes dead letters wait again; see [store.Store].
 func (s *Store) Requeue(ctx context.Context, shard int, keys []string) ([]store.RequeueResult, store.Horizon, error) {
-	return each(ctx, s, shard, slices.Clone(keys), itself, (*change).requeue)
+	return each(ctx, s, shard, slices.Clone(keys), identity, (*change).requeue)
 }
 
 func (c *change) requeue(key string) store.RequeueResult {
@@ -29,9 +29,9 @@ func (c *change) requeue(key string) store.RequeueResult {
 	return store.Requeued
 }
 
-// Purge removes dead letters.
+// Purge removes dead letters; see [store.Store].
 func (s *Store) Purge(ctx context.Context, shard int, keys []string) (int, error) {
-	purged, _, err := each(ctx, s, shard, slices.Clone(keys), itself, (*change).purge)
+	purged, _, err := each(ctx, s, shard, slices.Clone(keys), identity, (*change).purge)
 	sum := 0
 	for _, n := range purged {
 		sum += n
@@ -51,9 +51,9 @@ func (c *change) purge(key string) int {
 	return 1
 }
 
-// findExpired finds the dead letters that MaxDead and MaxDeadAge remove, oldest first, at most
+// findDropped finds the dead letters that MaxDead and MaxDeadAge remove, oldest first, at most
 // store.MaxItems. The timers that this claim dead-letters count too.
-func (d *draft) findExpired() error {
+func (d *draft) findDropped() error {
 	c, limits := d.c, d.c.limits
 	excess := min(max(int(c.sh.dead)+d.deadLettered-limits.MaxDead, 0), store.MaxItems)
 	if excess == 0 && (limits.MaxDeadAge == 0 || c.sh.dead == 0) {
@@ -65,11 +65,11 @@ func (d *draft) findExpired() error {
 		return fmt.Errorf("durable: reading shard %d: %w", c.sh.index, err)
 	}
 	defer it.Close()
-	for it.First(); it.Valid() && len(d.expired) < store.MaxItems; it.Next() {
-		place := placeOf(it, deadPlace)
-		died, key := placeTime(place), placeKey(place)
+	for it.First(); it.Valid() && len(d.dropped) < store.MaxItems; it.Next() {
+		pos := positionOf(it, deadPrefixLen)
+		died, key := positionTime(pos), positionKey(pos)
 		tooOld := limits.MaxDeadAge > 0 && store.After(died, limits.MaxDeadAge) < c.at.now
-		if len(d.expired) >= excess && !tooOld {
+		if len(d.dropped) >= excess && !tooOld {
 			break
 		}
 		t, err := c.read(key)
@@ -81,16 +81,16 @@ func (d *draft) findExpired() error {
 			excess = max(excess-1, 0) // it was counted
 			continue
 		}
-		d.expired = append(d.expired, t)
+		d.dropped = append(d.dropped, t)
 	}
 	if err := it.Error(); err != nil {
 		return fmt.Errorf("durable: reading shard %d: %w", c.sh.index, err)
 	}
 	// The timers that this claim dead-letters are the youngest, unless the clock has been set back
 	// since others died.
-	for _, l := range d.over {
-		if len(d.expired) < excess && !l.over() {
-			d.expired = append(d.expired, l.t)
+	for _, l := range d.ended {
+		if len(d.dropped) < excess && !l.final() {
+			d.dropped = append(d.dropped, l.t)
 		}
 	}
 	return nil

@@ -11,7 +11,8 @@
 //
 // # Layout
 //
-// A key begins with the shard (two bytes) and a kind:
+// Each shard has five lanes, in which its timers wait: four for timers, and one for plans. A
+// shard's keys begin with 1, its number (two bytes) and their kind (a letter):
 //
 //	config                  0                     format, number of shards
 //	shard's record          1 shard m             last fence, counts, fronts of the lanes
@@ -27,13 +28,13 @@
 // again when it dies or goes back to waiting with another due time or number of attempts; a claim
 // leaves the record as it is and writes a lease. A large body is written once, under a number that
 // no other body of the shard has had, and removed with its timer. The lifecycle of a timer without
-// incident sets or removes six keys, and each call one more for the shard.
+// incident sets or removes six keys, and each call sets one more: the shard's record.
 //
 // A plan is a timer with an additional key of its own kind, which holds the fields that change when
-// one of its occurrences ends. So such an end rewrites a few hundred bytes, not the plan's body.
-// Plans wait in a fifth lane. A call that ends an occurrence reads its plan, and the plan's timer
-// if the end wakes it; the call writes the plan once, however many occurrences it ends. Timers
-// whose keys have no zero byte cost none of this.
+// one of its occurrences ends. So such an end rewrites a few hundred bytes, not the plan's body. A
+// call that ends an occurrence reads its plan, and the plan's timer if the end wakes it; the call
+// writes the plan once, however many occurrences it ends. Timers whose keys have no zero byte cost
+// none of this.
 //
 // Invariants, which the tests check by reading the whole folder after each crash:
 //
@@ -42,8 +43,8 @@
 //   - each entry of a lane, each lease and each dead letter has a timer; a successor has a lease;
 //   - a key of kind p has a timer, which waits or is leased; and each timer whose key ends with
 //     a zero byte has a key of kind p;
-//   - each body has one timer or successor with its number and length, and the
-//     reverse;
+//   - each body has one timer or successor with its number and length, and each timer or
+//     successor with a number has that body;
 //   - the shard's record has the true counts, no lane begins before its front, and no
 //     fence or number is above the last.
 //
@@ -70,8 +71,8 @@
 // calls applied before it, in all shards. An answer is given after an fsync of the log that came
 // after the batch: everything that an answer contains or was derived from is on disk. That includes
 // Get and calls that found nothing to change: they wait for the fsync of the last change that the
-// shard saw. Horizons and the extension of leases do not wait; they promise nothing that a crash could
-// break.
+// shard saw. Horizons and the extension of leases do not wait; they promise nothing that a crash
+// could break.
 //
 // A call changes nothing if its ctx has ended by the time it has read its input. If ctx ends later,
 // while the disk delays the write, the call returns store.ErrUnsure, and the change is made: each
@@ -79,8 +80,8 @@
 //
 // When a write or an fsync fails, the store does not retry it: after a failed fsync a kernel may
 // have dropped the data that it could not write, and report success the next time. The store closes
-// itself (store.ErrClosed), and calls in progress return store.ErrUnsure. gate.go tells how Pebble
-// is kept from ending the process.
+// itself (store.ErrClosed), and calls in progress return store.ErrUnsure. gate.go explains how
+// the store keeps Pebble from ending the process.
 //
 // # Locks
 //

@@ -32,7 +32,7 @@ func (s *Store) CountDue(ctx context.Context, n int, edges []store.Millis) (stor
 
 // countDue counts by due time, over all lanes in order, up to most timers.
 func (v *view) countDue(ctx context.Context, edges []store.Millis, most int) (_ store.DueCounts, err error) {
-	m, err := v.merge(appendPlace(nil, edges[0], ""))
+	m, err := v.merge(appendPosition(nil, edges[0], ""))
 	defer func() { err = closeAll(m.its, err) }()
 	if err != nil {
 		return store.DueCounts{}, err
@@ -40,11 +40,11 @@ func (v *view) countDue(ctx context.Context, edges []store.Millis, most int) (_ 
 	d := store.DueCounts{Counts: make([]int, len(edges)-1)}
 	bin, last, together := 0, store.Millis(0), 0 // how many timers of the bin are due at last
 	for counted := 0; ctx.Err() == nil; counted++ {
-		place := m.first()
-		if place == nil {
+		pos := m.first()
+		if pos == nil {
 			break
 		}
-		at := placeTime(place)
+		at := positionTime(pos)
 		if at >= edges[len(edges)-1] {
 			break
 		}

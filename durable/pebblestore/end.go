@@ -9,8 +9,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Extend makes leases end lease from now. It writes nothing: after a crash all leases have expired
-// anyway.
+// Extend makes leases end later; see [store.Store]. It writes nothing: after a crash all leases
+// have expired anyway.
 func (s *Store) Extend(ctx context.Context, shard int, holders []store.Holder, lease time.Duration) ([]store.ExtendResult, store.Millis, error) {
 	if lease < store.MinLease || lease > store.MaxLease {
 		return nil, 0, fmt.Errorf("durable: the lease is %v, must be %v to %v", lease, store.MinLease, store.MaxLease)
@@ -45,7 +45,7 @@ func (s *Store) Extend(ctx context.Context, shard int, holders []store.Holder, l
 	return results, end, nil
 }
 
-// End ends runs.
+// End ends runs, each with its outcome; see [store.Store].
 func (s *Store) End(ctx context.Context, shard int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
 	for _, e := range ends {
 		if e.Kind < store.Done || e.Kind > store.DeadLetter {
@@ -67,7 +67,7 @@ func (c *change) readEnd(e store.Outcome) error {
 		_, err := c.readPlan(e.Key)
 		return err
 	}
-	_, err := c.expect(e.Key, l.outcome(e.Kind))
+	_, err := c.readForNote(e.Key, l.outcome(e.Kind))
 	return err
 }
 

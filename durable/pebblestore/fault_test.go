@@ -131,7 +131,7 @@ func TestFailedSyncClosesTheStore(t *testing.T) {
 
 // Once a write has failed, Pebble writes nothing more, whatever it does next: another process may
 // have the folder.
-func TestGateStaysShut(t *testing.T) {
+func TestGateStaysClosed(t *testing.T) {
 	mem := vfs.NewMem()
 	faults := &faulty{at: -1, err: syscall.EIO}
 	failed := make(chan error, 1)
@@ -385,15 +385,15 @@ func TestCloseWhileDiskHangs(t *testing.T) {
 	close(disk.release)
 }
 
-// slowToTell is a file system that does not report its free space while it hangs.
-type slowToTell struct {
+// slowFS is a file system that does not report its free space while hangs is set.
+type slowFS struct {
 	vfs.FS
 	hangs atomic.Bool
 	asked atomic.Int64
 	free  chan struct{}
 }
 
-func (s *slowToTell) GetDiskUsage(string) (vfs.DiskUsage, error) {
+func (s *slowFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
 	if s.hangs.Load() {
 		s.asked.Add(1)
 		<-s.free
@@ -403,8 +403,8 @@ func (s *slowToTell) GetDiskUsage(string) (vfs.DiskUsage, error) {
 
 // A file system that does not report its free space delays no Schedule beyond its ctx, and no other
 // call. It is asked once at a time.
-func TestRoomIsUnknown(t *testing.T) {
-	slow := &slowToTell{free: make(chan struct{})}
+func TestFreeSpaceIsUnknown(t *testing.T) {
+	slow := &slowFS{free: make(chan struct{})}
 	f := newFixture(t, func(o *Options) {
 		slow.FS = o.fs
 		o.fs = slow
@@ -442,19 +442,19 @@ func TestRoomIsUnknown(t *testing.T) {
 
 // A disk with little free space refuses new timers and lets all other calls go on, as Redis does at
 // maxmemory.
-func TestLittleRoom(t *testing.T) {
+func TestLittleFreeSpace(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.MinFree = 1000 })
 	key := keyIn(0, 0)
 	f.put(entry(key, 10))
 	f.fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 999, TotalBytes: 1, UsedBytes: 1})
-	f.Store.room.checked = time.Time{}
+	f.Store.freeSpace.checked = time.Time{}
 	_, _, err := f.Schedule(f.ctx, 0, []store.Entry{entry(key, 10)})
 	f.ErrorIs(err, store.ErrFull)
 	f.ErrorContains(err, "the disk has 999 bytes left, Options.MinFree is 1000")
 	f.end(f.claim(0, 1)[0], store.Retry)
 	f.end(f.claim(0, 1)[0], store.Done)
 	f.fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1000, TotalBytes: 1, UsedBytes: 1})
-	f.Store.room.checked = time.Time{}
+	f.Store.freeSpace.checked = time.Time{}
 	f.put(entry(key, 10))
 }
 

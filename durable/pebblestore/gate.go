@@ -13,18 +13,18 @@ import (
 // gate stands between Pebble and the file system. Pebble ends its process when it cannot write its
 // log or its manifest: it panics, sometimes while it holds a lock that a deferred call unlocks
 // again, which no recover repairs. A library must not do that to its program. So the first failed
-// write shuts the gate: the store is notified and answers its callers, and the goroutine that wrote
-// never returns to Pebble; nor does any later one. Pebble's memory and those goroutines (at most
-// one for each call in progress, and a few of Pebble's own) stay until the process ends. Nothing is
-// written after that, so the folder can be opened again.
+// write closes the gate: the store is notified and answers its callers, and the goroutine that
+// wrote never returns to Pebble; nor does any later one. Pebble's memory and those goroutines (at
+// most one for each call in progress, and a few of Pebble's own) stay until the process ends.
+// Nothing is written after that, so the folder can be opened again.
 type gate struct {
 	failed func(error)
 
 	mu     sync.Mutex
 	armed  bool // the folder is locked; before, errors are returned to Open
-	shut   bool
+	closed bool
 	inside int           // operations in progress
-	empty  chan struct{} // closed once the gate is shut and inside is 0
+	empty  chan struct{} // closed once the gate is closed and inside is 0
 }
 
 func newGate(failed func(error)) *gate {
@@ -39,12 +39,12 @@ func (g *gate) arm() {
 
 func (g *gate) enter() {
 	g.mu.Lock()
-	shut := g.shut
-	if !shut {
+	closed := g.closed
+	if !closed {
 		g.inside++
 	}
 	g.mu.Unlock()
-	if shut {
+	if closed {
 		select {}
 	}
 }
@@ -54,11 +54,11 @@ func (g *gate) leave(err error) error {
 	g.mu.Lock()
 	g.inside--
 	fails := err != nil && g.armed
-	first := fails && !g.shut
+	first := fails && !g.closed
 	if first {
-		g.shut = true
+		g.closed = true
 	}
-	if g.shut && g.inside == 0 {
+	if g.closed && g.inside == 0 {
 		close(g.empty)
 	}
 	g.mu.Unlock()
@@ -71,12 +71,12 @@ func (g *gate) leave(err error) error {
 	return err
 }
 
-// close shuts the gate for another reason than a failed write.
+// close closes the gate for another reason than a failed write.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.shut {
-		g.shut = true
+	if !g.closed {
+		g.closed = true
 		if g.inside == 0 {
 			close(g.empty)
 		}
@@ -149,8 +149,8 @@ func (f *fs) MkdirAll(dir string, perm os.FileMode) error {
 	return f.gate.leave(f.FS.MkdirAll(dir, perm))
 }
 
-// Remove passes the gate, so that no file is removed once the gate is shut. A failed removal does
-// no harm, so it does not shut the gate.
+// Remove passes the gate, so that no file is removed once the gate is closed. A failed removal does
+// no harm, so it does not close the gate.
 func (f *fs) Remove(name string) error {
 	f.gate.enter()
 	err := f.FS.Remove(name)

@@ -44,28 +44,29 @@ func bodyKey(b []byte, shard int, number uint64) []byte {
 }
 
 func laneKey(b []byte, shard, lane int, at store.Millis, key string) []byte {
-	return appendPlace(append(prefix(b, shard, kindLane), byte(lane)), at, key)
+	return appendPosition(append(prefix(b, shard, kindLane), byte(lane)), at, key)
 }
 
 func deadKey(b []byte, shard int, died store.Millis, key string) []byte {
-	return appendPlace(prefix(b, shard, kindDead), died, key)
+	return appendPosition(prefix(b, shard, kindDead), died, key)
 }
 
-// lanePrefix begins the keys of a lane; a place follows it.
+// lanePrefix begins the keys of a lane; a position follows it.
 func lanePrefix(b []byte, shard, lane int) []byte {
 	return append(prefix(b, shard, kindLane), byte(lane))
 }
 
-// A place is a time and a timer's key: a timer's position in its lane, or among the dead.
-func appendPlace(b []byte, at store.Millis, key string) []byte {
+// appendPosition appends a position: a time, then a timer's key. The keys of a lane, and those of
+// the dead letters, sort by it.
+func appendPosition(b []byte, at store.Millis, key string) []byte {
 	return append(binary.BigEndian.AppendUint64(b, uint64(at)), key...)
 }
 
-func placeTime(place []byte) store.Millis {
-	return store.Millis(binary.BigEndian.Uint64(place))
+func positionTime(pos []byte) store.Millis {
+	return store.Millis(binary.BigEndian.Uint64(pos))
 }
 
-func placeKey(place []byte) string { return string(place[8:]) }
+func positionKey(pos []byte) string { return string(pos[8:]) }
 
 // after returns the first key after all keys that begin with p. One byte of p, the kind, is not
 // 0xff.

@@ -18,34 +18,34 @@ const lanes = store.Lanes + 1
 // and over more with each claim, until a compaction removes them. So iterators start at front, and
 // step only over keys removed from the middle, once.
 //
-// Invariant: no timer of the lane has a place before front. Invariant: if exact, a timer has the
-// place front, or the lane is empty.
+// Invariant: no timer of the lane has a position before front. Invariant: if exact, a timer has the
+// position front, or the lane is empty.
 type lane struct {
 	count uint64
-	front []byte // a place; meaningless in an empty lane
+	front []byte // a position; meaningless in an empty lane
 	exact bool
 }
 
-func (ln *lane) add(place []byte) {
-	if ln.count == 0 || bytes.Compare(place, ln.front) < 0 {
-		ln.front = append(ln.front[:0], place...)
+func (ln *lane) add(pos []byte) {
+	if ln.count == 0 || bytes.Compare(pos, ln.front) < 0 {
+		ln.front = append(ln.front[:0], pos...)
 		ln.exact = true
 	}
 	ln.count++
 }
 
-func (ln *lane) remove(place []byte) {
+func (ln *lane) remove(pos []byte) {
 	if ln.count > 0 {
 		ln.count--
 	}
-	if ln.exact && bytes.Equal(place, ln.front) {
+	if ln.exact && bytes.Equal(pos, ln.front) {
 		ln.exact = false
 	}
 }
 
-// begin moves the front to the first timer of the lane, which the caller has found.
-func (ln *lane) begin(place []byte) {
-	ln.front = append(ln.front[:0], place...)
+// setFront moves the front to the first timer of the lane, which the caller has found.
+func (ln *lane) setFront(pos []byte) {
+	ln.front = append(ln.front[:0], pos...)
 	ln.exact = true
 }
 
@@ -54,7 +54,7 @@ func (ln *lane) bound() store.Millis {
 	if ln.count == 0 {
 		return 0
 	}
-	return placeTime(ln.front)
+	return positionTime(ln.front)
 }
 
 // laneIter returns an iterator over a lane from its front on, positioned at the first timer if
@@ -72,23 +72,23 @@ func (sh *shard) laneIter(i int) (*pebble.Iterator, error) {
 	return it, nil
 }
 
-// placeOf returns the place at an iterator's position, after a prefix of skip bytes.
-func placeOf(it *pebble.Iterator, skip int) []byte { return it.Key()[skip:] }
+// positionOf returns the position in an iterator's key, after a prefix of skip bytes.
+func positionOf(it *pebble.Iterator, skip int) []byte { return it.Key()[skip:] }
 
 const (
-	lanePlace = 5 // where the place begins in a key of kindLane
-	deadPlace = 4 // and in a key of kindDead
+	lanePrefixLen = 5 // of a key of kindLane: a position follows
+	deadPrefixLen = 4 // of a key of kindDead: a position follows
 )
 
-// settle finds the first timer of a lane.
-func (sh *shard) settle(i int) error {
+// findFront moves the front of a lane to its first timer.
+func (sh *shard) findFront(i int) error {
 	ln := &sh.lanes[i]
 	it, err := sh.laneIter(i)
 	if err != nil {
 		return err
 	}
 	if it.Valid() {
-		ln.begin(placeOf(it, lanePlace))
+		ln.setFront(positionOf(it, lanePrefixLen))
 	} else if it.Error() == nil {
 		ln.count, ln.exact = 0, true // the disk decides
 	}
@@ -112,7 +112,7 @@ func (sh *shard) nextDue() store.Millis {
 		if first < 0 {
 			return 0
 		}
-		if ln := &sh.lanes[first]; ln.exact || sh.settle(first) != nil {
+		if ln := &sh.lanes[first]; ln.exact || sh.findFront(first) != nil {
 			return ln.bound()
 		}
 	}

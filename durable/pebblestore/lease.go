@@ -30,8 +30,8 @@ func (l *lease) holder() store.Holder {
 	return store.Holder{Key: l.t.key, Fence: l.fence, Token: l.token}
 }
 
-// over reports whether the timer ends with this run.
-func (l *lease) over() bool { return l.cancelled || l.successor != nil }
+// final reports whether the timer ends with this run.
+func (l *lease) final() bool { return l.cancelled || l.successor != nil }
 
 const flagCancelled = 1
 
@@ -193,8 +193,8 @@ func (h byEnd) first() store.Millis {
 	return h[0].end
 }
 
-// ranOut returns up to limit expired leases, by end and then key.
-func (h *byEnd) ranOut(now store.Millis, limit int) []*lease {
+// expired returns up to limit expired leases, by end and then key.
+func (h *byEnd) expired(now store.Millis, limit int) []*lease {
 	var out []*lease
 	for len(*h) > 0 && h.first() <= now && len(out) < limit {
 		out = append(out, heap.Pop(h).(*lease))

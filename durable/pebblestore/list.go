@@ -69,15 +69,15 @@ func byTime(a, b store.Record) int {
 type page struct {
 	store.Page
 	store.Query
-	look int // how many records may still be read
+	budget int // how many records may still be examined
 }
 
 func pageOf(q store.Query) *page { return &page{store.Page{Next: q.After}, q, q.ScanLimit()} }
 
-// add examines the next record. If this page is full, add reports false and leaves the record for
-// another page.
+// add examines the next record, and keeps it if it matches. If this page is full, add reports false
+// and leaves the record for another page.
 func (p *page) add(r *store.Record) bool {
-	if !p.looks(store.Cursor{At: r.At(), Key: r.Key}) {
+	if !p.examine(store.Cursor{At: r.At(), Key: r.Key}) {
 		return false
 	}
 	if p.Matches(r.Key, r.Topic, r.LastError) {
@@ -86,13 +86,14 @@ func (p *page) add(r *store.Record) bool {
 	return true
 }
 
-// looks is add for a record that need not be read because its place shows that it does not match.
-func (p *page) looks(at store.Cursor) bool {
-	if p.look == 0 || len(p.Records) == p.Limit {
+// examine is add for a record that need not be read, because its position shows that it does not
+// match.
+func (p *page) examine(at store.Cursor) bool {
+	if p.budget == 0 || len(p.Records) == p.Limit {
 		p.More = true
 		return false
 	}
-	p.look--
+	p.budget--
 	p.Next = at
 	return true
 }
@@ -106,13 +107,13 @@ type view struct {
 	snapshot *pebble.Snapshot
 }
 
-// span is a range of keys that consist of a prefix and a place: those with a place not before from.
+// span is a range of keys, each a prefix and a position: those whose position is not before from.
 type span struct{ prefix, from []byte }
 
 func (sh *shard) view(q store.Query) *view {
 	v := &view{Query: q, shard: sh.index, snapshot: sh.db.NewSnapshot()}
 	if q.State == store.Dead {
-		v.spans = []span{{prefix(nil, sh.index, kindDead), appendPlace(nil, 0, "")}}
+		v.spans = []span{{prefix(nil, sh.index, kindDead), appendPosition(nil, 0, "")}}
 	} else {
 		for i := range store.Lanes {
 			if ln := &sh.lanes[i]; ln.count > 0 {
@@ -137,7 +138,7 @@ func (v *view) list(ctx context.Context) (store.Page, error) {
 			return page, err
 		}
 	}
-	return v.byPlace(ctx)
+	return v.byPosition(ctx)
 }
 
 // byKey lists the timers whose keys have the prefix, in order of their times. It reports false if
@@ -151,9 +152,9 @@ func (v *view) byKey(ctx context.Context) (_ store.Page, few bool, err error) {
 	defer func() { err = closeAll([]*pebble.Iterator{it}, err) }()
 	skip := len(lower) - len(v.Prefix)
 	var rest []store.Record
-	looked := 0
+	scanned := 0
 	for it.First(); it.Valid(); it.Next() {
-		if looked++; looked > store.MaxScan {
+		if scanned++; scanned > store.MaxScan {
 			return store.Page{}, false, nil
 		}
 		if err := ctx.Err(); err != nil {
@@ -181,11 +182,11 @@ func (v *view) byKey(ctx context.Context) (_ store.Page, few bool, err error) {
 	return p.Page, true, nil
 }
 
-// byPlace merges the spans from the cursor on.
-func (v *view) byPlace(ctx context.Context) (_ store.Page, err error) {
-	begin := appendPlace(nil, v.After.At, v.After.Key)
+// byPosition merges the spans from the cursor on.
+func (v *view) byPosition(ctx context.Context) (_ store.Page, err error) {
+	begin := appendPosition(nil, v.After.At, v.After.Key)
 	if v.After != (store.Cursor{}) {
-		begin = append(begin, 0) // the first place after it
+		begin = append(begin, 0) // the first position after it
 	}
 	m, err := v.merge(begin)
 	defer func() { err = closeAll(m.its, err) }()
@@ -194,12 +195,12 @@ func (v *view) byPlace(ctx context.Context) (_ store.Page, err error) {
 	}
 	p := pageOf(v.Query)
 	for ctx.Err() == nil {
-		place := m.first()
-		if place == nil {
+		pos := m.first()
+		if pos == nil {
 			break
 		}
-		key := placeKey(place)
-		if !p.looks(store.Cursor{At: placeTime(place), Key: key}) {
+		key := positionKey(pos)
+		if !p.examine(store.Cursor{At: positionTime(pos), Key: key}) {
 			break
 		}
 		if strings.HasPrefix(key, v.Prefix) {
@@ -216,14 +217,14 @@ func (v *view) byPlace(ctx context.Context) (_ store.Page, err error) {
 	return p.Page, context.Cause(ctx)
 }
 
-// merge iterates over the places of a view's spans, in order.
+// merge iterates over the positions of a view's spans, in order.
 type merge struct {
 	spans []span
 	its   []*pebble.Iterator // one for each span; the caller closes them
-	at    int                // the iterator at the first place
+	at    int                // the iterator at the first position
 }
 
-// merge begins at a place. The caller closes the iterators even after an error.
+// merge begins at a position. The caller closes the iterators even after an error.
 func (v *view) merge(begin []byte) (m merge, err error) {
 	m.spans = v.spans
 	for _, s := range v.spans {
@@ -243,11 +244,11 @@ func (v *view) merge(begin []byte) (m merge, err error) {
 	return m, nil
 }
 
-// first returns the first remaining place, or nil. It is valid until next.
+// first returns the first remaining position, or nil. It is valid until next.
 func (m *merge) first() (first []byte) {
 	for i, it := range m.its {
 		if it.Valid() {
-			if p := placeOf(it, len(m.spans[i].prefix)); first == nil || string(p) < string(first) {
+			if p := positionOf(it, len(m.spans[i].prefix)); first == nil || string(p) < string(first) {
 				m.at, first = i, p
 			}
 		}
@@ -255,5 +256,5 @@ func (m *merge) first() (first []byte) {
 	return first
 }
 
-// next removes the place that first returned.
+// next removes the position that first returned.
 func (m *merge) next() { m.its[m.at].Next() }

@@ -58,7 +58,7 @@ func TestFrontsFollow(t *testing.T) {
 }
 
 // D9: a claim that dead-letters more than MaxDead keeps the youngest.
-func TestClaimBuriesMoreThanMaxDead(t *testing.T) {
+func TestClaimDeadLettersMoreThanMaxDead(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Limits.MaxDead = 1 })
 	for i := range 3 {
 		f.put(entry(keyIn(0, i), 1000))
@@ -159,18 +159,18 @@ func TestPageBeginsAfterCursor(t *testing.T) {
 // Case 25: a subscriber so slow that events are dropped gets a Gap, before any later event.
 func TestSlowSubscriber(t *testing.T) {
 	f := newFixture(t)
-	heard, goOn := make(chan store.Event), make(chan struct{})
+	heard, resume := make(chan store.Event), make(chan struct{})
 	go func() {
 		_ = f.Subscribe(f.ctx, func(e store.Event) {
 			heard <- e
-			<-goOn
+			<-resume
 		})
 	}()
 	f.Equal(store.Event{Kind: store.Gap}, <-heard)
 	for i := range maxQueued + 1 {
 		f.NoError(f.Announce(f.ctx, store.Event{Kind: store.Busy, From: fmt.Sprint(i)}))
 	}
-	close(goOn)
+	close(resume)
 	f.Equal(store.Event{Kind: store.Gap}, <-heard)
 	for i := range maxQueued {
 		f.Equal(fmt.Sprint(i), (<-heard).From)

@@ -63,8 +63,8 @@ func decodePlan(key string, v []byte) (*plan, error) {
 	return p, nil
 }
 
-// told returns a copy of the history, which the caller may change.
-func (p *plan) told() *store.History {
+// cloneHistory returns a copy of the history, which the caller may change.
+func (p *plan) cloneHistory() *store.History {
 	if p == nil {
 		return &store.History{}
 	}
@@ -115,10 +115,10 @@ func (c *change) readPlan(key string) (*plan, error) {
 	return p, nil
 }
 
-// expect reads what note needs: the plan of an occurrence that is going to end, and, if the end
-// wakes the plan, the plan's timer, which expect returns. It belongs to the first part. It reads
-// nothing for a timer that is not an occurrence.
-func (c *change) expect(key string, o store.OccurrenceOutcome) (*timer, error) {
+// readForNote reads the input of note: the plan of an occurrence that is going to end, and, if the
+// end wakes the plan, the plan's timer, which readForNote returns. It belongs to the first part. It
+// reads nothing for a timer that is not an occurrence.
+func (c *change) readForNote(key string, o store.OccurrenceOutcome) (*timer, error) {
 	planKey := store.PlanOf(key)
 	if planKey == "" || o == 0 {
 		return nil, nil
@@ -146,7 +146,7 @@ func (l *lease) outcome(k store.OutcomeKind) store.OccurrenceOutcome {
 }
 
 // note adds an end to the history of an occurrence's plan, and wakes the plan if it waits for that.
-// The caller has called expect; note does nothing for a timer that has no plan.
+// The caller has called readForNote; note does nothing for a timer that has no plan.
 func (c *change) note(n store.Note) {
 	if c.plans == nil || n.Outcome == 0 {
 		return
@@ -159,7 +159,7 @@ func (c *change) note(n store.Note) {
 	p.history.Add(n)
 	if t := c.timers[p.key]; t != nil && p.wakesBy(n.Outcome) { // c.timers has no leased timers
 		p.wake = store.WakeNever
-		c.unwait(t)
+		c.removeWaiting(t)
 		t.due = c.at.now
 		c.rewrite(t)
 		c.wait(t)
@@ -198,7 +198,8 @@ func (c *change) erasePlan(p *plan) {
 	p.changed = false
 }
 
-// SwapPlans changes plans.
+// SwapPlans changes plans; see [store.Store]. With less free disk space than Options.MinFree, a
+// call that adds a plan, or has entries, changes nothing and returns store.ErrFull.
 func (s *Store) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap, take store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
@@ -206,7 +207,7 @@ func (s *Store) SwapPlans(ctx context.Context, shard int, swaps []store.PlanSwap
 		return nil, nil, store.Horizon{}, err
 	}
 	if slices.ContainsFunc(swaps, adds) {
-		if err := s.checkRoom(ctx); err != nil {
+		if err := s.checkFreeSpace(ctx); err != nil {
 			return nil, nil, store.Horizon{}, err
 		}
 	}
@@ -351,7 +352,7 @@ func (c *change) setWake(key string, p *plan, wake store.Wake) {
 	c.writePlan(p)
 }
 
-// Plans returns plans in order of their keys.
+// Plans returns plans in order of their keys; see [store.Store].
 func (s *Store) Plans(ctx context.Context, shard int, after string, limit int) ([]store.Record, error) {
 	if limit < 1 || limit > store.MaxItems {
 		return nil, fmt.Errorf("durable: the limit is %d, must be 1 to %d", limit, store.MaxItems)

@@ -439,7 +439,7 @@ func TestFailedSyncOfASwap(t *testing.T) {
 }
 
 // The front of the lane of plans follows claims, swaps and wakes. A plan that wakes in a claim
-// leaves the place of the claim's iterator.
+// leaves the position of the claim's iterator.
 func TestFrontOfPlansFollows(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.Shards = 1 })
 	now := store.Millis(f.clock.Now().UnixMilli())
@@ -536,12 +536,12 @@ func third[T, U any](_ T, _ U, err error) error { return err }
 func fourth[T, U, V any](_ T, _ U, _ V, err error) error { return err }
 
 // With little free space on the disk a plan can be changed and removed, and nothing can be added.
-func TestLittleRoomForPlans(t *testing.T) {
+func TestLittleFreeSpaceForPlans(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.MinFree, o.Shards = 1000, 1 })
 	p := planOf("s")
 	f.swapped(p)
 	f.fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 999, TotalBytes: 1, UsedBytes: 1})
-	f.room.checked = time.Time{}
+	f.freeSpace.checked = time.Time{}
 	more, change := planOf("s"), planOf("s")
 	more.Expected, more.Entries, change.Expected = p.ID, []store.Entry{entry(p.Key+"1", 0)}, p.ID
 	f.ErrorIs(fourth(f.SwapPlans(f.ctx, 0, []store.PlanSwap{planOf("t")}, store.SwapClaim{})), store.ErrFull)

@@ -10,17 +10,17 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// queue is a lane in a claim: the timers that wait there on disk, and the successors that begin to
-// wait there in this claim.
+// queue is a lane in a claim: the timers that wait there on disk, and the successors and woken
+// plans that begin to wait there in this claim.
 type queue struct {
 	it         *pebble.Iterator // nil: nothing is due
 	head       *timer           // the timer at the iterator; nil: not read yet
-	successors []*timer         // due, by place
-	later      []*timer         // successors that are not due yet
+	successors []*timer         // due, by position
+	later      []*timer         // not due yet
 }
 
-// expect notes a successor that is going to wait in the lane.
-func (q *queue) expect(t *timer, now store.Millis) {
+// addSuccessor adds a successor that is going to wait in the lane, or a plan that is going to wake.
+func (q *queue) addSuccessor(t *timer, now store.Millis) {
 	if t.due <= now {
 		q.successors = append(q.successors, t)
 	} else {
@@ -29,7 +29,7 @@ func (q *queue) expect(t *timer, now store.Millis) {
 }
 
 func (q *queue) open(d *draft, lane int) error {
-	slices.SortFunc(q.successors, byPlace)
+	slices.SortFunc(q.successors, byPosition)
 	ln := &d.c.sh.lanes[lane]
 	if ln.count == 0 || ln.bound() > d.c.at.now {
 		return nil
@@ -45,7 +45,7 @@ func (q *queue) first(d *draft) (*timer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(q.successors) > 0 && (head == nil || byPlace(q.successors[0], head) < 0) {
+	if len(q.successors) > 0 && (head == nil || byPosition(q.successors[0], head) < 0) {
 		return q.successors[0], nil
 	}
 	return head, nil
@@ -55,8 +55,8 @@ func (q *queue) first(d *draft) (*timer, error) {
 // d.lost. It skips plans that wake in this claim: they are among the successors.
 func (q *queue) onDisk(d *draft) (*timer, error) {
 	for q.it != nil && q.head == nil && q.it.Valid() {
-		place := placeOf(q.it, lanePlace)
-		due, key := placeTime(place), placeKey(place)
+		pos := positionOf(q.it, lanePrefixLen)
+		due, key := positionTime(pos), positionKey(pos)
 		if due > d.c.at.now {
 			return nil, nil
 		}
@@ -69,7 +69,7 @@ func (q *queue) onDisk(d *draft) (*timer, error) {
 			if err != nil {
 				return nil, err
 			}
-			if t != nil && !t.dead && t.due == due && t.lane() == int(q.it.Key()[lanePlace-1]) {
+			if t != nil && !t.dead && t.due == due && t.lane() == int(q.it.Key()[lanePrefixLen-1]) {
 				q.head = t
 				break
 			}
@@ -87,7 +87,7 @@ func (q *queue) onDisk(d *draft) (*timer, error) {
 
 // pop removes the timer that first returned.
 func (q *queue) pop() {
-	if len(q.successors) > 0 && (q.head == nil || byPlace(q.successors[0], q.head) < 0) {
+	if len(q.successors) > 0 && (q.head == nil || byPosition(q.successors[0], q.head) < 0) {
 		q.successors = q.successors[1:]
 		return
 	}
@@ -95,24 +95,24 @@ func (q *queue) pop() {
 	q.it.Next()
 }
 
-// settle sets the new front of the lane. The iterator is at it, because the claim took the lane
-// from its front on; but the iterator does not see the successors.
-func (q *queue) settle(d *draft, lane int) {
+// advanceFront sets the new front of the lane. The iterator is at it, because the claim took the
+// lane from its front on; but the iterator does not see the successors.
+func (q *queue) advanceFront(d *draft, lane int) {
 	if q.it == nil || !q.it.Valid() {
 		return
 	}
-	first := slices.Clone(placeOf(q.it, lanePlace))
-	if lane == store.PlanLane && d.woken[placeKey(first)] {
+	first := slices.Clone(positionOf(q.it, lanePrefixLen))
+	if lane == store.PlanLane && d.woken[positionKey(first)] {
 		return // the plan has moved; the front stays as it was
 	}
 	for _, t := range slices.Concat(q.successors, q.later) {
-		if place := appendPlace(nil, t.due, t.key); bytes.Compare(place, first) < 0 {
-			first = place
+		if pos := appendPosition(nil, t.due, t.key); bytes.Compare(pos, first) < 0 {
+			first = pos
 		}
 	}
-	d.c.sh.lanes[lane].begin(first)
+	d.c.sh.lanes[lane].setFront(first)
 }
 
-func byPlace(a, b *timer) int {
+func byPosition(a, b *timer) int {
 	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.key, b.key))
 }

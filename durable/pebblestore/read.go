@@ -9,7 +9,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Get returns one timer.
+// Get returns one timer; see [store.Store].
 func (s *Store) Get(ctx context.Context, shard int, key string) (store.Record, error) {
 	if err := s.checkKeys(shard, 1, func(int) string { return key }); err != nil {
 		return store.Record{}, err
@@ -43,7 +43,7 @@ func (c *change) get(key string) (*store.Record, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.History = p.told()
+		r.History = p.cloneHistory()
 	}
 	var err error
 	r.Body, err = c.sh.readBody(t)
@@ -64,9 +64,9 @@ func (l *lease) record() store.Record {
 // pollTimeout is how long Horizons waits for locked shards once it has read one.
 const pollTimeout = time.Second
 
-// Horizons returns the horizons of shards, from memory; see [store.Store]. It reads locked shards last,
-// for example those that a call holds while the disk hangs. If it has read others, it waits at most
-// a second for the locked ones.
+// Horizons returns the horizons of shards, from memory; see [store.Store]. It reads locked shards
+// last, for example those that a call holds while the disk hangs. If it has read others, it waits
+// at most a second for the locked ones.
 func (s *Store) Horizons(ctx context.Context, shards []int) ([]store.Horizon, error) {
 	horizons := make([]store.Horizon, len(shards))
 	var locked []int // indexes in shards
@@ -95,7 +95,7 @@ func (s *Store) Horizons(ctx context.Context, shards []int) ([]store.Horizon, er
 		defer stop()
 	}
 	for at, i := range locked {
-		h, err := s.look(ctx, shards[i])
+		h, err := s.waitHorizon(ctx, shards[i])
 		switch {
 		case err == nil:
 			horizons[i] = h
@@ -108,7 +108,8 @@ func (s *Store) Horizons(ctx context.Context, shards []int) ([]store.Horizon, er
 	return horizons, nil
 }
 
-func (s *Store) look(ctx context.Context, n int) (store.Horizon, error) {
+// waitHorizon returns a shard's horizon once the shard is not locked.
+func (s *Store) waitHorizon(ctx context.Context, n int) (store.Horizon, error) {
 	sh, err := s.enter(ctx, n)
 	if err != nil {
 		return store.Horizon{}, err
@@ -126,7 +127,7 @@ func (s *Store) horizonOf(sh *shard) store.Horizon {
 	return store.Horizon{Now: momentOf(s.now()).now, NextDue: sh.next, NextLeaseEnd: sh.leases.nextEnd()}
 }
 
-// Stats counts a shard. It reads the keys of all overdue timers.
+// Stats returns the counts of a shard; see [store.Store]. It reads the keys of all overdue timers.
 func (s *Store) Stats(ctx context.Context, shard int) (store.Stats, error) {
 	st, h, err := call(ctx, s, shard, reads, func(c *change) (*store.Stats, error) {
 		st := &store.Stats{
@@ -152,7 +153,7 @@ func (s *Store) Stats(ctx context.Context, shard int) (store.Stats, error) {
 		}
 		c.then = func() error {
 			for i, it := range its {
-				for it.Valid() && placeTime(placeOf(it, lanePlace)) <= c.at.now && ctx.Err() == nil {
+				for it.Valid() && positionTime(positionOf(it, lanePrefixLen)) <= c.at.now && ctx.Err() == nil {
 					*overdue[i]++
 					it.Next()
 				}

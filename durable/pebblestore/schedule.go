@@ -8,11 +8,12 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Schedule adds timers.
+// Schedule adds timers; see [store.Store]. With less free disk space than Options.MinFree it
+// changes nothing and returns store.ErrFull.
 func (s *Store) Schedule(ctx context.Context, shard int, entries []store.Entry) ([]store.Receipt, store.Horizon, error) {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
-	if err := s.checkRoom(ctx); err != nil {
+	if err := s.checkFreeSpace(ctx); err != nil {
 		return nil, store.Horizon{}, err
 	}
 	return each(ctx, s, shard, cloneEntries(entries), func(e store.Entry) string { return e.Key }, (*change).schedule)
@@ -69,17 +70,17 @@ func (c *change) displace(old *timer) store.ReceiptKind {
 		c.removeDead(old)
 		return store.ReplacedDead
 	}
-	c.unwait(old)
+	c.removeWaiting(old)
 	return store.Replaced
 }
 
-// Cancel removes waiting timers and marks leased ones.
+// Cancel removes waiting timers and marks leased ones; see [store.Store].
 func (s *Store) Cancel(ctx context.Context, shard int, keys []string) ([]store.CancelResult, error) {
 	keys = slices.Clone(keys)
-	if err := noPlans(keys, itself); err != nil {
+	if err := noPlans(keys, identity); err != nil {
 		return nil, err
 	}
-	results, _, err := changeAll(ctx, s, shard, keys, itself, (*change).readCancel, (*change).cancel)
+	results, _, err := changeAll(ctx, s, shard, keys, identity, (*change).readCancel, (*change).cancel)
 	return results, err
 }
 
@@ -88,7 +89,7 @@ func (c *change) readCancel(key string) error {
 		return err
 	}
 	if t := c.timers[key]; t != nil && !t.dead {
-		_, err := c.expect(key, store.OccurrenceCancelled)
+		_, err := c.readForNote(key, store.OccurrenceCancelled)
 		return err
 	}
 	return nil
@@ -112,13 +113,13 @@ func (c *change) cancel(key string) store.CancelResult {
 		return store.NotFound
 	}
 	c.discard(kindRecord, t)
-	c.unwait(t)
+	c.removeWaiting(t)
 	c.timers[key] = nil
 	c.note(store.Note{Key: key, Outcome: store.OccurrenceCancelled, Attempts: t.attempts, Error: t.lastError})
 	return store.Cancelled
 }
 
-// Reschedule moves waiting timers.
+// Reschedule moves waiting timers; see [store.Store].
 func (s *Store) Reschedule(ctx context.Context, shard int, moves []store.Move) ([]store.MoveResult, store.Horizon, error) {
 	return each(ctx, s, shard, slices.Clone(moves), func(m store.Move) string { return m.Key }, (*change).move)
 }
@@ -132,7 +133,7 @@ func (c *change) move(m store.Move) store.MoveResult {
 		return store.MoveAbsent
 	}
 	if due := m.Due(c.at.base(m.After)); due != t.due {
-		c.unwait(t)
+		c.removeWaiting(t)
 		t.due = due
 		c.rewrite(t)
 		c.wait(t)

@@ -41,7 +41,7 @@ func openShard(db *pebble.DB, index int, now store.Millis) (*shard, error) {
 	}
 	sh.number, sh.dead, sh.dropped = m.number, m.dead, m.dropped
 	for i := range sh.lanes {
-		sh.lanes[i] = lane{count: m.waiting[i], front: appendPlace(nil, m.fronts[i], "")}
+		sh.lanes[i] = lane{count: m.waiting[i], front: appendPosition(nil, m.fronts[i], "")}
 	}
 	if err := sh.openLeases(now); err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ type Store struct {
 		calls  int           // in progress
 		idle   chan struct{} // closed when closed is set and calls is 0
 	}
-	room struct {
+	freeSpace struct {
 		sync.Mutex
 		asking  chan struct{} // closed when the file system has answered; nil: not asked
 		checked time.Time     // when it last answered

@@ -225,7 +225,7 @@ func TestRepairDropsNoDeadLetter(t *testing.T) {
 
 // D1: of several entries of a timer in lanes, only the one with the due time and lane of its record
 // counts. The others are removed, even if they are due.
-func TestSecondPlacesAreRepaired(t *testing.T) {
+func TestSecondPositionsAreRepaired(t *testing.T) {
 	for name, c := range map[string]struct {
 		lane int // relative to the timer's own
 		due  store.Millis

@@ -17,7 +17,7 @@ type contents struct {
 	successors map[string]*timer
 	leases     map[string]*lease
 	bodies     map[uint64]int
-	lanes      [lanes][][]byte // places, in order
+	lanes      [lanes][][]byte // positions, in order
 	dead       [][]byte
 	plans      map[string]*plan
 }
@@ -75,11 +75,11 @@ func readAll(t testing.TB, s *Store) map[int]*contents {
 		case kindPlan:
 			c.plans[key], err = decodePlan(key, v)
 		case kindBody:
-			c.bodies[uint64(placeTime(k[4:]))] = len(v)
+			c.bodies[uint64(positionTime(k[4:]))] = len(v)
 		case kindLane:
-			c.lanes[k[4]] = append(c.lanes[k[4]], bytes.Clone(k[lanePlace:]))
+			c.lanes[k[4]] = append(c.lanes[k[4]], bytes.Clone(k[lanePrefixLen:]))
 		case kindDead:
-			c.dead = append(c.dead, bytes.Clone(k[deadPlace:]))
+			c.dead = append(c.dead, bytes.Clone(k[deadPrefixLen:]))
 		default:
 			require.Fail(t, "a key of no kind", "%q", k)
 		}
@@ -91,84 +91,84 @@ func readAll(t testing.TB, s *Store) map[int]*contents {
 
 // check returns the errors on disk.
 func (c *contents) check(shard, shards int) (wrong []error) {
-	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
-	homes, owners := map[string]int{}, map[uint64]int{}
-	for lane, places := range c.lanes {
-		if uint64(len(places)) != c.meta.waiting[lane] {
-			complain("lane %d has %d timers, the record says %d", lane, len(places), c.meta.waiting[lane])
+	report := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	states, owners := map[string]int{}, map[uint64]int{}
+	for lane, positions := range c.lanes {
+		if uint64(len(positions)) != c.meta.waiting[lane] {
+			report("lane %d has %d timers, the record says %d", lane, len(positions), c.meta.waiting[lane])
 		}
-		for i, p := range places {
-			t := c.timers[placeKey(p)]
-			homes[placeKey(p)]++
-			if t == nil || t.dead || t.due != placeTime(p) || t.lane() != lane {
-				complain("%q in lane %d is not of a timer that waits there", p, lane)
+		for i, p := range positions {
+			t := c.timers[positionKey(p)]
+			states[positionKey(p)]++
+			if t == nil || t.dead || t.due != positionTime(p) || t.lane() != lane {
+				report("%q in lane %d is not of a timer that waits there", p, lane)
 			}
-			if i == 0 && placeTime(p) < c.meta.fronts[lane] {
-				complain("lane %d begins at %d, before its front %d", lane, placeTime(p), c.meta.fronts[lane])
+			if i == 0 && positionTime(p) < c.meta.fronts[lane] {
+				report("lane %d begins at %d, before its front %d", lane, positionTime(p), c.meta.fronts[lane])
 			}
 		}
 	}
 	for key, l := range c.leases {
-		homes[key]++
+		states[key]++
 		if t := c.timers[key]; t == nil || t.dead || l.attempt <= t.attempts {
-			complain("the lease of %q has no timer", key)
+			report("the lease of %q has no timer", key)
 		}
 		if l.fence > c.meta.number {
-			complain("the fence of %q is above the last", key)
+			report("the fence of %q is above the last", key)
 		}
 	}
 	for _, p := range c.dead {
-		homes[placeKey(p)]++
-		if t := c.timers[placeKey(p)]; t == nil || !t.dead || t.died != placeTime(p) {
-			complain("%q is not of a dead letter", p)
+		states[positionKey(p)]++
+		if t := c.timers[positionKey(p)]; t == nil || !t.dead || t.died != positionTime(p) {
+			report("%q is not of a dead letter", p)
 		}
 	}
 	if uint64(len(c.dead)) != c.meta.dead {
-		complain("there are %d dead letters, the record says %d", len(c.dead), c.meta.dead)
+		report("there are %d dead letters, the record says %d", len(c.dead), c.meta.dead)
 	}
 	owns := func(t *timer) {
 		if store.ShardOf(t.key, shards) != shard {
-			complain("%q is in another's shard", t.key)
+			report("%q is in another's shard", t.key)
 		}
 		if (t.body.length > maxInline) != (t.body.number != 0) {
-			complain("the body of %q is in the wrong place", t.key)
+			report("the body of %q is in the wrong place", t.key)
 		}
 		if n := t.body.number; n != 0 {
 			owners[n]++
 			if c.bodies[n] != t.body.length || n > c.meta.number {
-				complain("the body of %q is not there", t.key)
+				report("the body of %q is not there", t.key)
 			}
 		}
 	}
 	for key, t := range c.timers {
 		owns(t)
-		if homes[key] != 1 {
-			complain("%q is in %d homes", key, homes[key])
+		if states[key] != 1 {
+			report("%q is in %d states", key, states[key])
 		}
 	}
 	for key, t := range c.successors {
 		owns(t)
 		if c.leases[key] == nil {
-			complain("the successor of %q succeeds nothing", key)
+			report("the successor of %q succeeds nothing", key)
 		}
 	}
 	for key, p := range c.plans {
 		t := c.timers[key]
 		if t == nil || t.dead || !store.IsPlan(key) {
-			complain("the plan %q has no timer", key)
+			report("the plan %q has no timer", key)
 		}
 		if p.wake > store.WakeOnEnd || len(p.history.Last) != int(min(p.history.Ended(), store.MaxNotes)) {
-			complain("the plan %q has wake %d, %d ends and %d notes", key, p.wake, p.history.Ended(), len(p.history.Last))
+			report("the plan %q has wake %d, %d ends and %d notes", key, p.wake, p.history.Ended(), len(p.history.Last))
 		}
 	}
 	for key := range c.timers {
 		if store.IsPlan(key) && c.plans[key] == nil {
-			complain("the timer %q is of no plan", key)
+			report("the timer %q is of no plan", key)
 		}
 	}
 	for n := range c.bodies {
 		if owners[n] != 1 {
-			complain("body %d is of %d timers", n, owners[n])
+			report("body %d is of %d timers", n, owners[n])
 		}
 	}
 	return wrong
@@ -176,40 +176,40 @@ func (c *contents) check(shard, shards int) (wrong []error) {
 
 // compare returns the differences between memory and disk.
 func (c *contents) compare(sh *shard) (wrong []error) {
-	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	report := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	var next store.Millis
-	for i, places := range c.lanes {
+	for i, positions := range c.lanes {
 		ln := &sh.lanes[i]
-		if ln.count != uint64(len(places)) {
-			complain("lane %d has %d timers, memory says %d", i, len(places), ln.count)
+		if ln.count != uint64(len(positions)) {
+			report("lane %d has %d timers, memory says %d", i, len(positions), ln.count)
 		}
-		if len(places) == 0 {
+		if len(positions) == 0 {
 			continue
 		}
-		if d := bytes.Compare(ln.front, places[0]); d > 0 || ln.exact && d != 0 {
-			complain("lane %d begins at %q, memory says %q (exact: %t)", i, places[0], ln.front, ln.exact)
+		if d := bytes.Compare(ln.front, positions[0]); d > 0 || ln.exact && d != 0 {
+			report("lane %d begins at %q, memory says %q (exact: %t)", i, positions[0], ln.front, ln.exact)
 		}
-		if due := placeTime(places[0]); next == 0 || due < next {
+		if due := positionTime(positions[0]); next == 0 || due < next {
 			next = due
 		}
 	}
 	if next != sh.next {
-		complain("the first is due at %d, memory says %d", next, sh.next)
+		report("the first is due at %d, memory says %d", next, sh.next)
 	}
 	if sh.dead != c.meta.dead || sh.dropped != c.meta.dropped || sh.number < c.meta.number {
-		complain("memory has %d dead, %d dropped, %d; disk %d, %d, %d",
+		report("memory has %d dead, %d dropped, %d; disk %d, %d, %d",
 			sh.dead, sh.dropped, sh.number, c.meta.dead, c.meta.dropped, c.meta.number)
 	}
 	if len(sh.leases.byKey) != len(c.leases) || len(sh.leases.byEnd)+len(sh.leases.plans) != len(c.leases) || sh.leases.waiting != len(c.successors) {
-		complain("memory has %d leases and %d successors, disk %d and %d",
+		report("memory has %d leases and %d successors, disk %d and %d",
 			len(sh.leases.byKey), sh.leases.waiting, len(c.leases), len(c.successors))
 	}
 	if n := int(sh.lanes[store.PlanLane].count) + len(sh.leases.plans); n != len(c.plans) {
-		complain("memory has %d plans, disk %d", n, len(c.plans))
+		report("memory has %d plans, disk %d", n, len(c.plans))
 	}
 	for _, l := range sh.leases.plans {
 		if !store.IsPlan(l.t.key) {
-			complain("the lease of %q is not of a plan", l.t.key)
+			report("the lease of %q is not of a plan", l.t.key)
 		}
 	}
 	live := 0
@@ -217,15 +217,15 @@ func (c *contents) compare(sh *shard) (wrong []error) {
 		live += claim.live
 	}
 	if live != len(c.leases) {
-		complain("the claims have %d leases, there are %d", live, len(c.leases))
+		report("the claims have %d leases, there are %d", live, len(c.leases))
 	}
 	for key, l := range sh.leases.byKey {
 		d := c.leases[key]
 		if d == nil || d.fence != l.fence || d.token != l.token || d.attempt != l.attempt || d.cancelled != l.cancelled {
-			complain("the lease of %q differs", key)
+			report("the lease of %q differs", key)
 		}
 		if (l.successor != nil) != (c.successors[key] != nil) {
-			complain("the successor of %q differs", key)
+			report("the successor of %q differs", key)
 		}
 	}
 	return wrong
