@@ -18,7 +18,7 @@ type request struct {
 	script *script
 	keys   []string
 	args   []any
-	clock  *present // of the server; nil if the request changes nothing
+	clock  *serverClock // of the server; nil if the request changes nothing
 	order  order
 	wait   bool // replicas confirm it, if Options.WaitReplicas is set
 }
@@ -93,11 +93,11 @@ func (s *Store) within(ctx context.Context, f func(*flight) (any, error)) (any, 
 		return o.value, o.err
 	case <-time.After(10 * time.Millisecond):
 	}
-	return nil, s.gaveUp(ctx, fl, nil)
+	return nil, s.noAnswerError(ctx, fl, nil)
 }
 
-// gaveUp returns the error of a call that was not answered in time.
-func (s *Store) gaveUp(ctx context.Context, fl *flight, last error) error {
+// noAnswerError returns the error of a call that was not answered in time.
+func (s *Store) noAnswerError(ctx context.Context, fl *flight, last error) error {
 	err := ctx.Err()
 	if s.ctx.Err() != nil {
 		err = store.ErrClosed
@@ -134,29 +134,29 @@ func (s *Store) attempts(ctx context.Context, r *request, fl *flight) (any, erro
 		if err == nil || errors.Is(err, store.ErrUnconfirmed) {
 			return reply, err
 		}
-		f := classify(err)
-		unsure := before || f.received && !r.reads()
+		class := classify(err)
+		unsure := before || class.received && !r.reads()
 		fl.unsure.Store(unsure)
-		if !f.again {
+		if !class.retriable {
 			if unsure {
 				return nil, fmt.Errorf("%w: %w", store.ErrUnsure, err)
 			}
 			return nil, err
 		}
-		if f.present != 0 && !r.reads() {
-			r.clock.heard(f.present)
+		if class.present != 0 && !r.reads() {
+			r.clock.observe(class.present)
 		}
-		to = f.to
-		if s.cluster != nil && f.reload {
+		to = class.to
+		if s.cluster != nil && class.reload {
 			s.cluster.ReloadState(ctx)
 		}
 		pause := time.Duration(0)
-		if to.addr == "" && f.present == 0 || n > 3 {
+		if to.addr == "" && class.present == 0 || n > 3 {
 			pause = min(time.Millisecond<<min(n, 10), 50*time.Millisecond)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, s.gaveUp(ctx, fl, err)
+			return nil, s.noAnswerError(ctx, fl, err)
 		case <-time.After(pause):
 		}
 	}
@@ -165,7 +165,7 @@ func (s *Store) attempts(ctx context.Context, r *request, fl *flight) (any, erro
 // attempt sends a request once. A server that hangs must not use up the whole time of the call:
 // another server may replace it.
 func (s *Store) attempt(ctx context.Context, r *request, to target) (any, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.longest)
+	ctx, cancel := context.WithTimeout(ctx, s.attemptTimeout)
 	defer cancel()
 	node, err := s.node(ctx, r.keys[0], to)
 	if err != nil {
@@ -279,7 +279,7 @@ func (s *Store) callAll(ctx context.Context, requests []*request, patience time.
 		case <-enough:
 		}
 		if ctx.Err() != nil {
-			failed = s.gaveUp(ctx, &flight{}, failed)
+			failed = s.noAnswerError(ctx, &flight{}, failed)
 		} else if failed == nil {
 			failed = fmt.Errorf("redisstore: no answer within %v of that of another server", patience)
 		}
@@ -327,7 +327,7 @@ func (s *Store) pipelines(ctx context.Context, requests []*request, answers chan
 // pipeline sends the requests of a group to a node at once, and returns those that were not
 // answered.
 func (s *Store) pipeline(ctx context.Context, node *redis.Client, requests []*request, group []int, answers chan<- numbered) (again []int) {
-	ctx, cancel := context.WithTimeout(ctx, s.longest)
+	ctx, cancel := context.WithTimeout(ctx, s.attemptTimeout)
 	defer cancel()
 	pipe := node.Pipeline()
 	cmds := make([]*redis.Cmd, len(group))

@@ -21,7 +21,7 @@ func (s *Store) change(ctx context.Context, n int, k kind, sc *script, args []an
 	defer cancel()
 	o, err := sh.begin(ctx, k)
 	if err != nil {
-		return nil, s.gaveUp(ctx, &flight{}, nil)
+		return nil, s.noAnswerError(ctx, &flight{}, nil)
 	}
 	defer sh.end(k)
 	r := s.changes(sh, sc, args)
@@ -48,7 +48,7 @@ func (s *Store) replied(sh *shard, v any, err error) (*reply, error) {
 	if r.bad {
 		return nil, errReply
 	}
-	sh.clock.heard(present)
+	sh.clock.observe(present)
 	return r, err
 }
 
@@ -152,8 +152,8 @@ func texts(keys []string) []any {
 	return args
 }
 
-// Cancel removes waiting timers and marks leased ones; see [store.Store]. Sent again after a cut
-// connection, it returns the first result.
+// Cancel removes waiting timers and marks leased ones; see [store.Store]. If it is sent again after
+// a cut connection, it returns the results of the first request.
 func (s *Store) Cancel(ctx context.Context, n int, keys []string) ([]store.CancelResult, error) {
 	r, err := s.change(ctx, n, cancelling, cancelScript, texts(keys))
 	if r == nil {
@@ -201,7 +201,7 @@ func (s *Store) Purge(ctx context.Context, n int, keys []string) (int, error) {
 	return int(count), err
 }
 
-// End ends runs; see [store.Store].
+// End ends runs, each with its outcome; see [store.Store].
 func (s *Store) End(ctx context.Context, n int, ends []store.Outcome) ([]store.EndResult, store.Horizon, error) {
 	args := make([]any, 0, 4*len(ends))
 	for _, e := range ends {

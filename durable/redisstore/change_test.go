@@ -180,11 +180,11 @@ func TestLongBodiesAreSentInParts(t *testing.T) {
 	p.next()
 
 	// The second part is refused.
-	full := deed{answer: "-OOM command not allowed when used memory > 'maxmemory'.\r\n"}
+	full := fault{answer: "-OOM command not allowed when used memory > 'maxmemory'.\r\n"}
 	r.s = r.open(clientOf(t, p.addr))
 	r.s.part = 5
 	small := []store.Entry{r.entry("x"), r.entry("y")}
-	p.next(deed{}, full)
+	p.next(fault{}, full)
 	_, _, err = r.s.Schedule(r.ctx, 0, small)
 	r.ErrorIs(err, store.ErrUnsure)
 	r.ErrorIs(err, store.ErrFull)

@@ -16,7 +16,7 @@ func TestClaimSentAgainLeasesNoMore(t *testing.T) {
 	t.Parallel()
 	r, p, _ := behind(t, startServer(t), Options{})
 	r.put(r.entry("b"), r.entry("c"))
-	p.next(deed{dropReply: true}, deed{dropReply: true})
+	p.next(fault{dropReply: true}, fault{dropReply: true})
 	first := r.claim(1)
 	r.Len(first.Leases, 1)
 	r.counts(2, 2, 1)

@@ -542,11 +542,11 @@ func TestClusterFollowsSlots(t *testing.T) {
 	r.NoError(c.raw[to].Do(r.ctx, "cluster", "setslot", slot, "importing", c.ids[from]).Err())
 	r.NoError(c.raw[from].Do(r.ctx, "cluster", "setslot", slot, "migrating", c.ids[to]).Err())
 	one := newScript("redis.call('SET', KEYS[1], ARGV[2]) return {0, ARGV[2]}") // of one key, so that it need not wait for the move
-	req := &request{script: one, keys: []string{empty.tag}, args: []any{"", "w", 1000, nil}, clock: &present{}, wait: true}
+	req := &request{script: one, keys: []string{empty.tag}, args: []any{"", "w", 1000, nil}, clock: &serverClock{}, wait: true}
 	for _, replicas := range []int{0, 1} {
 		s.o.WaitReplicas = replicas
 		s.o.WaitTimeout = 15 * time.Second
-		s.longest = 20 * time.Second
+		s.attemptTimeout = 20 * time.Second
 		v, err := s.call(r.ctx, req)
 		r.NoError(err)
 		r.Equal("w", v.([]any)[1])
@@ -599,8 +599,8 @@ func pairOf(t *testing.T) (s *Store, second *server, shards [2][]int) {
 	return s, second, shards
 }
 
-// A node that is stopped, or does not answer, does not hide the shards of the others: Horizons returns
-// their horizons together with the error, and a worker that starts then runs their timers.
+// A node that is stopped, or does not answer, does not hide the shards of the others: Horizons
+// returns their horizons together with the error, and a worker that starts then runs their timers.
 func TestHorizonsWithoutOneNode(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*server){"gone": (*server).kill, "silent": (*server).stop} {
@@ -736,10 +736,10 @@ func TestClusterFailsOverBeforeALateRequest(t *testing.T) {
 	third.Expected = first.ID
 	_, _, _, err = other.SwapPlans(r.ctx, 0, []store.PlanSwap{third}, store.SwapClaim{})
 	r.NoError(err)
-	expired := &late{}
+	expired := &heldRequest{}
 	for patience := 100 * time.Millisecond; expired.request == nil; patience *= 2 {
 		r.Less(patience, maxCall)
-		p.next(deed{hold: true})
+		p.next(fault{hold: true})
 		ctx, cancel := context.WithTimeout(r.ctx, patience)
 		_, err = schedule("expired").f(r, ctx, store.Lease{})
 		cancel()

@@ -1,6 +1,9 @@
 // Package redisstore keeps durable timers in Redis 6.2 or later, or in Valkey: in one server with
 // or without replicas, behind Sentinel, or in a Cluster.
 //
+//	client, err := redisstore.NewClient("redis://127.0.0.1:6379")
+//	s, err := redisstore.Open(ctx, client, redisstore.Options{})
+//
 // # Layout
 //
 // Each shard is a handful of keys with one hash tag, {namespace:shard}, and so in one slot of a
@@ -8,8 +11,8 @@
 // without timers keeps one record of less than 200 bytes: its last fence, the number of shards, and
 // the counts of scheduled timers and dropped dead letters. All other keys expire or are removed.
 //
-// The workers are in two keys of one slot, {namespace:heartbeats}: the expiry times of their heartbeats,
-// and their status. Both are kept for an hour after the last heartbeat has expired.
+// The workers are in two keys of one slot, {namespace:heartbeats}: the expiry times of their
+// heartbeats, and their status. Both are kept for an hour after the last heartbeat has expired.
 //
 // The plans of schedules wait in a separate lane, and are listed in an index. A plan takes about
 // 600 bytes in addition to its body, with a history of ten ends without errors. One swap is one
@@ -49,12 +52,12 @@
 //   - Each change, extension and heartbeat carries a deadline by the server's clock, after
 //     which its script refuses it. The Store computes it from the time in the last reply
 //     and the time that has passed since, by its own monotonic clock, so that the deadline is not
-//     after the end of the call. If the server's clock was set forward, one more round trip
-//     tells the Store; the same holds for the first heartbeat that it sends to a Cluster. So
-//     a call that returned ErrUnsure because its time was up never takes effect afterwards, for
-//     other Stores either.
+//     after the end of the call. If the server's clock was set forward, the Store learns the time
+//     from one more round trip; the same holds for the first heartbeat that it sends to a Cluster.
+//     So once a call has returned ErrUnsure because its time was up, no Store sees it take effect.
 //
-// This costs no round trip, 14 to 40 bytes in a request, and up to three more commands in a script.
+// The two rules cost no round trip, 14 to 40 bytes in a request, and up to three more commands in a
+// script.
 //
 // These things remain possible:
 //
@@ -79,7 +82,7 @@
 // A script that fails midway, for example because its user has lost a right, keeps no reply. If the
 // request arrives again it is executed once more; otherwise the error is store.ErrUnsure.
 //
-// A heartbeat counts by the server's clock. When that goes back, the next heartbeat of any worker
+// A heartbeat expires by the server's clock. When that goes back, the next heartbeat of any worker
 // moves all heartbeats back with it, so that each keeps its remaining time. The death of a worker
 // in between is noticed later by the time between two heartbeats.
 //
@@ -103,7 +106,7 @@
 // # A server that does not answer
 //
 // Calls about its shards fail when their time is up. Calls about the shards of other servers do not
-// wait for it: Horizons returns the other servers' answers at the latest a second after the first of
+// wait for it: Horizons returns the other servers' answers at most a second after the first of
 // them. Open needs all servers.
 //
 // # Moving slots

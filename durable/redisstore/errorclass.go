@@ -15,11 +15,11 @@ import (
 
 // errorClass is the consequence of an error for the request.
 type errorClass struct {
-	received bool         // it may have been executed
-	again    bool         // sending it again may help
-	reload   bool         // the slots may have moved
-	to       target       // where to
-	present  store.Millis // the server's time if the deadline has passed; otherwise 0
+	received  bool         // it may have been executed
+	retriable bool         // sending it again may help
+	reload    bool         // the slots may have moved
+	to        target       // where to
+	present   store.Millis // the server's time if the deadline has passed; otherwise 0
 }
 
 // unsent is an error from before a request was sent.
@@ -31,22 +31,22 @@ func classify(err error) errorClass {
 	switch c := code(err); c {
 	case "":
 	case "MOVED", "ASK":
-		f := errorClass{again: true, reload: true}
+		class := errorClass{retriable: true, reload: true}
 		if words := strings.Fields(err.Error()); len(words) == 3 && !strings.HasPrefix(words[2], ":") {
-			f.to = target{addr: words[2], asking: c == "ASK"}
+			class.to = target{addr: words[2], asking: c == "ASK"}
 		}
-		return f
+		return class
 	case "EXPIRED": // or the server's clock is ahead of the time that it last sent
-		f := errorClass{again: true}
-		_, _ = fmt.Sscanf(err.Error(), "EXPIRED %d", &f.present)
-		return f
+		class := errorClass{retriable: true}
+		_, _ = fmt.Sscanf(err.Error(), "EXPIRED %d", &class.present)
+		return class
 	case "READONLY", "CLUSTERDOWN", "MASTERDOWN", "LOADING":
-		return errorClass{again: true, reload: true}
+		return errorClass{retriable: true, reload: true}
 	case "TRYAGAIN", "BUSY", "NOREPLICAS", "NOSCRIPT":
-		return errorClass{again: true}
+		return errorClass{retriable: true}
 	default:
 		// MAXCLIENTS has no code of its own.
-		return errorClass{received: raised(c, err), again: strings.Contains(err.Error(), "max number of clients")}
+		return errorClass{received: scriptFailed(c, err), retriable: strings.Contains(err.Error(), "max number of clients")}
 	}
 	var before *unsent
 	var op *net.OpError
@@ -54,15 +54,15 @@ func classify(err error) errorClass {
 	case errors.Is(err, redis.ErrClosed):
 		return errorClass{}
 	case errors.As(err, &before), errors.Is(err, redis.ErrPoolTimeout), errors.As(err, &op) && op.Op == "dial":
-		return errorClass{again: true, reload: true}
+		return errorClass{retriable: true, reload: true}
 	}
-	return errorClass{received: true, again: true, reload: true}
+	return errorClass{received: true, retriable: true, reload: true}
 }
 
-// raised reports whether an error ended a script, which may have written before: for example
+// scriptFailed reports whether an error ended a script, which may have written before: for example
 // because the user lacks the right to one of its commands. A script that returns an error itself,
 // such as SHARDS, does so before it writes.
-func raised(code string, err error) bool {
+func scriptFailed(code string, err error) bool {
 	switch code {
 	case "OOM", "MISCONF": // refuse the first write, or none
 		return false

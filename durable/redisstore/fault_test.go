@@ -101,7 +101,7 @@ func (c call) check(r *rig, l store.Lease) {
 func TestCutConnections(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
-	for name, deeds := range map[string][]deed{
+	for name, faults := range map[string][]fault{
 		"before the reply":         {{dropReply: true}},
 		"before the request":       {{dropRequest: true}},
 		"many times":               {{dropReply: true}, {dropRequest: true}, {dropReply: true}, {dropReply: true}},
@@ -110,9 +110,9 @@ func TestCutConnections(t *testing.T) {
 		for _, c := range calls {
 			t.Run(name+"/"+c.name, func(t *testing.T) {
 				r, p, l := behind(t, srv, Options{})
-				p.next(deeds...)
+				p.next(faults...)
 				c.check(r, l)
-				r.GreaterOrEqual(p.scripts(), len(deeds)+1)
+				r.GreaterOrEqual(p.scripts(), len(faults)+1)
 			})
 		}
 	}
@@ -132,7 +132,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 	} {
 		for _, c := range calls {
 			r, p, l := behind(t, srv, Options{})
-			d := deed{answer: "-" + text + "\r\n"}
+			d := fault{answer: "-" + text + "\r\n"}
 			p.next(d, d, d)
 			c.check(r, l)
 			r.GreaterOrEqual(p.scripts(), 3+1+1, text) // and the count
@@ -141,7 +141,7 @@ func TestErrorsOfTheServer(t *testing.T) {
 	for _, text := range []string{"NOAUTH Authentication required.", "WRONGPASS invalid username-password pair", "NOPERM no", "ERR unknown command"} {
 		for _, c := range calls {
 			r, p, l := behind(t, srv, Options{})
-			d := deed{answer: "-" + text + "\r\n"}
+			d := fault{answer: "-" + text + "\r\n"}
 			p.next(d, d)
 			_, err := c.f(r, r.ctx, l)
 			r.ErrorContains(err, text)
@@ -251,7 +251,7 @@ func TestServerPaused(t *testing.T) {
 	srv := startServer(t)
 	list := trials(t, srv, Options{})
 	for _, tr := range list {
-		tr.s.longest = 250 * time.Millisecond
+		tr.s.attemptTimeout = 250 * time.Millisecond
 	}
 	srv.stop()
 	for _, tr := range list {
@@ -326,7 +326,7 @@ func TestServerThatIsNotThere(t *testing.T) {
 	r.s.alone = clientOf(t, "127.0.0.1:1")
 	_, err := r.s.attempt(r.ctx, r.s.read(r.s.shards[0], horizonsScript), target{})
 	r.Error(err)
-	r.Equal(errorClass{again: true, reload: true}, classify(err))
+	r.Equal(errorClass{retriable: true, reload: true}, classify(err))
 	r.s.alone = clientOf(t, r.srv.addr)
 	r.NoError(r.s.alone.Close())
 	_, _, err = r.s.Schedule(r.ctx, 0, []store.Entry{r.entry("a")})
@@ -336,7 +336,7 @@ func TestServerThatIsNotThere(t *testing.T) {
 
 // sibling is the rig's store once more, without asking the server.
 func (r *rig) sibling() *Store {
-	s := &Store{o: r.s.o, alone: r.s.alone, longest: r.s.longest, clock: r.s.clock, shards: r.s.shards, publish: r.s.publish}
+	s := &Store{o: r.s.o, alone: r.s.alone, attemptTimeout: r.s.attemptTimeout, clock: r.s.clock, shards: r.s.shards, publish: r.s.publish}
 	s.ctx, s.close = context.WithCancel(context.Background())
 	return s
 }
@@ -431,14 +431,14 @@ func TestWaitReplicas(t *testing.T) {
 	o := Options{WaitReplicas: 1, WaitTimeout: 25 * time.Second, CallTimeout: maxCall}
 	for _, c := range calls {
 		r, p, l := behind(t, srv, o)
-		p.next(deed{dropReply: true})
+		p.next(fault{dropReply: true})
 		c.check(r, l)
 	}
 	// With no replicas.
 	list := trials(t, srv, o)
 	for _, tr := range list {
 		tr.s.o.WaitTimeout = 500 * time.Millisecond
-		tr.p.next(deed{dropReply: true})
+		tr.p.next(fault{dropReply: true})
 	}
 	replica.stop()
 	together(list, func(tr *trial) { tr.run(tr.ctx) })
@@ -547,7 +547,7 @@ func TestUserThatMayNotPublish(t *testing.T) {
 }
 
 // An error that ends a script midway does not mean that nothing was changed.
-func TestScriptEndsInItsMidst(t *testing.T) {
+func TestScriptFailsMidway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	r.s = r.open(r.user())

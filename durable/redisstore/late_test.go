@@ -36,12 +36,12 @@ func (r *rig) timers() (dump []string) {
 }
 
 // abandon makes a call whose request is held, and whose caller gives up.
-func (r *rig) abandon(p *proxy, c call, l store.Lease) *late {
+func (r *rig) abandon(p *proxy, c call, l store.Lease) *heldRequest {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
-	r.s.longest = time.Minute // of an attempt: there is one
-	p.next(deed{hold: true})
+	r.s.attemptTimeout = time.Minute // of an attempt: there is one
+	p.next(fault{hold: true})
 	done := make(chan error, 1)
 	go func() {
 		_, err := c.f(r, ctx, l)
@@ -89,8 +89,8 @@ func TestLateRequestAmongOthers(t *testing.T) {
 	t.Parallel()
 	r, p, l := behind(t, startServer(t), Options{})
 	r.load()
-	r.s.longest = time.Minute // the oldest is sent once
-	p.next(deed{hold: true})
+	r.s.attemptTimeout = time.Minute // the oldest is sent once
+	p.next(fault{hold: true})
 	oldest := make(chan []store.CancelResult, 1)
 	go func() {
 		results, _ := r.s.Cancel(r.ctx, 0, []string{"dead", "waiting"})
@@ -129,11 +129,11 @@ func TestLateRequestAfterItsCall(t *testing.T) {
 			leases := r.claim(2).Leases
 			r.end(store.DeadLetter, leases[0])
 			r.put(r.entry("waiting"))
-			r.s.longest = time.Minute
+			r.s.attemptTimeout = time.Minute
 			var err error
 			for patience := 100 * time.Millisecond; p.holds() == 0; patience *= 2 {
 				r.Less(patience, maxCall)
-				p.next(deed{hold: true})
+				p.next(fault{hold: true})
 				ctx, cancel := context.WithTimeout(r.ctx, patience)
 				_, err = c.f(r, ctx, leases[1])
 				cancel()
@@ -175,7 +175,7 @@ func TestServersClockIsSetForward(t *testing.T) {
 	for _, c := range calls {
 		r, p, l := behind(t, srv, Options{})
 		r.load()
-		r.s.longest = time.Minute // of an attempt: none is sent twice
+		r.s.attemptTimeout = time.Minute // of an attempt: none is sent twice
 		r.clock.advance(time.Hour)
 		p.next()
 		v, err := c.f(r, r.ctx, l)
@@ -196,7 +196,7 @@ func TestOneRoundTripForAChange(t *testing.T) {
 	r.load()
 	p := startProxy(t, r.srv.addr)
 	r.s = r.open(clientOf(t, p.addr))
-	r.s.longest = time.Minute // of an attempt: none is sent twice
+	r.s.attemptTimeout = time.Minute // of an attempt: none is sent twice
 	p.next()
 	r.put(r.entry("a"))
 	r.Equal(1, p.scripts())
@@ -217,17 +217,17 @@ func TestFirstHeartbeatHasADeadline(t *testing.T) {
 	r.load()
 	p := startProxy(t, srv.addr)
 	r.s = r.open(clientOf(t, p.addr))
-	r.s.longest = time.Minute // of an attempt: none is sent twice
+	r.s.attemptTimeout = time.Minute // of an attempt: none is sent twice
 	p.next()
 	r.Equal([]string{"w"}, r.beat("w", time.Second))
 	r.Equal(1, p.scripts())
-	r.s.beating.sent = 0 // as Open leaves it in a Cluster
+	r.s.heartbeatClock.sent = 0 // as Open leaves it in a Cluster
 	p.next()
 	r.Equal([]string{"w"}, r.beat("w", time.Second))
 	r.Equal(2, p.scripts())
 
 	r.s = r.open(clientOf(t, p.addr))
-	r.s.longest = time.Minute
+	r.s.attemptTimeout = time.Minute
 	heartbeat := calls[slices.IndexFunc(calls, func(c call) bool { return c.name == "heartbeat" })]
 	request := r.abandon(p, heartbeat, store.Lease{})
 	sent := r.clock.text() // the server takes its time from the request
@@ -238,20 +238,20 @@ func TestFirstHeartbeatHasADeadline(t *testing.T) {
 	r.Equal(before, r.timers())
 }
 
-// present is a lower bound; before the first reply it is a lower bound of any clock.
-func TestPresent(t *testing.T) {
+// A serverClock is a lower bound; before the first reply it is a lower bound of any clock.
+func TestServerClock(t *testing.T) {
 	t.Parallel()
-	var p present
+	var c serverClock
 	now := time.Now()
 	require.Zero(t, (&order{}).number)
-	require.Zero(t, p.at(now.Add(time.Hour)))
-	p.heard(1000)
-	require.EqualValues(t, 1000, p.at(p.received))
-	require.EqualValues(t, 1000, p.at(p.received.Add(time.Millisecond-1)))
-	require.EqualValues(t, 3000, p.at(p.received.Add(2*time.Second)))
-	require.False(t, p.received.Before(now))
-	p.heard(500)
-	require.EqualValues(t, 500, p.at(p.received), "the clock has gone back")
+	require.Zero(t, c.at(now.Add(time.Hour)))
+	c.observe(1000)
+	require.EqualValues(t, 1000, c.at(c.received))
+	require.EqualValues(t, 1000, c.at(c.received.Add(time.Millisecond-1)))
+	require.EqualValues(t, 3000, c.at(c.received.Add(2*time.Second)))
+	require.False(t, c.received.Before(now))
+	c.observe(500)
+	require.EqualValues(t, 500, c.at(c.received), "the clock has gone back")
 	require.Equal(t, "7", order{}.text(7))
 	require.Equal(t, "12 7,3,4,", order{12, ",3,4,"}.text(7))
 }
@@ -271,10 +271,10 @@ func TestLateClaim(t *testing.T) {
 				if due > 0 {
 					r.put(r.entry("a"))
 				}
-				p.next(deed{hold: true})
-				r.s.longest = 100 * time.Millisecond // of the first
+				p.next(fault{hold: true})
+				r.s.attemptTimeout = 100 * time.Millisecond // of the first
 				claimed := r.claim(1)
-				r.s.longest = time.Minute
+				r.s.attemptTimeout = time.Minute
 				r.Len(claimed.Leases, due)
 				if due > 0 {
 					r.end(store.Done, claimed.Leases...)
@@ -304,7 +304,7 @@ func TestClaimOfNothingSentAgain(t *testing.T) {
 	r.NoError(err)
 	r.Equal(1, claimed.DeadLettered)
 	r.Len(claimed.Leases, 1)
-	p.next(deed{dropReply: true})
+	p.next(fault{dropReply: true})
 	r.Equal(store.Claimed{}, r.claim(1))
 }
 
@@ -371,7 +371,7 @@ func TestLog(t *testing.T) {
 	}
 	expiry()
 	r.NoError(r.raw.PExpire(r.ctx, log, maxCall).Err())
-	p.next(deed{dropReply: true}, deed{before: func() { _ = r.raw.PExpire(r.ctx, log, maxCall).Err() }})
+	p.next(fault{dropReply: true}, fault{before: func() { _ = r.raw.PExpire(r.ctx, log, maxCall).Err() }})
 	r.put(r.entry("x"))
 	expiry()
 
@@ -395,7 +395,7 @@ func TestLog(t *testing.T) {
 }
 
 // Requests of all kinds are in flight concurrently, and two of one kind are not.
-func TestKindsAreSideBySide(t *testing.T) {
+func TestKindsRunConcurrently(t *testing.T) {
 	t.Parallel()
 	sh := newShard("x", 0, "y")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -426,7 +426,7 @@ func TestKindsAreSideBySide(t *testing.T) {
 
 // A schedule whose script ends midway, and whose error is lost, gets no answer of success: it is
 // executed when it is sent again, or the error is ErrUnsure.
-func TestScriptEndsMidwayAndItsErrorIsLost(t *testing.T) {
+func TestScriptFailsMidwayAndItsErrorIsLost(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	for _, again := range []bool{false, true} { // it can succeed the second time
@@ -437,11 +437,11 @@ func TestScriptEndsMidwayAndItsErrorIsLost(t *testing.T) {
 		r.put(r.entry("x"))
 		r.end(store.Done, r.claim(1).Leases...)
 		r.rights("-hset")
-		second := deed{}
+		second := fault{}
 		if again {
 			second.before = func() { r.rights("+hset") }
 		}
-		p.next(deed{dropReply: true}, second)
+		p.next(fault{dropReply: true}, second)
 		e := r.entry("a")
 		e.IfAbsent = true
 		receipts, _, err := r.s.Schedule(r.ctx, 0, []store.Entry{e})

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// endOf encodes how a run ends: one byte kind, and the delay in milliseconds.
+// endOf encodes an outcome: one byte kind, and the delay in milliseconds.
 func endOf(e store.Outcome) []byte {
 	return strconv.AppendInt([]byte{byte(e.Kind)}, int64(store.MillisOf(e.Delay)), 10)
 }

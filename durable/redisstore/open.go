@@ -15,19 +15,19 @@ import (
 
 // Store keeps timers in Redis or Valkey. All methods are safe for concurrent use.
 type Store struct {
-	o       Options
-	alone   *redis.Client        // nil with a Cluster
-	cluster *redis.ClusterClient // nil without
-	longest time.Duration        // of one attempt
-	publish string               // PUBLISH, SPUBLISH, or empty if nothing is announced
-	workers [2]string            // the keys of heartbeat.lua
-	beating present              // the clock of the server that has them
-	shards  []*shard
-	part    int             // maxPart
-	silence time.Duration   // silence
-	ctx     context.Context // ended by Close
-	close   context.CancelFunc
-	clock   func() string // empty except in tests; see common.lua
+	o              Options
+	alone          *redis.Client        // nil with a Cluster
+	cluster        *redis.ClusterClient // nil without
+	attemptTimeout time.Duration        // of one attempt
+	publish        string               // PUBLISH, SPUBLISH, or empty if nothing is announced
+	workers        [2]string            // the keys of heartbeat.lua
+	heartbeatClock serverClock          // of the server that has them
+	shards         []*shard
+	part           int             // maxPart, except in tests
+	pingAfter      time.Duration   // pingAfter, except in tests
+	ctx            context.Context // ended by Close
+	close          context.CancelFunc
+	clock          func() string // empty except in tests; see common.lua
 
 	mu      sync.Mutex
 	targets map[string]*targetClient // by address: redirections of a Cluster
@@ -52,16 +52,16 @@ func open(ctx context.Context, client redis.UniversalClient, o Options, clock fu
 		return nil, err
 	}
 	s := &Store{
-		o: o, clock: clock, part: maxPart, silence: silence,
+		o: o, clock: clock, part: maxPart, pingAfter: pingAfter,
 		targets: make(map[string]*targetClient),
 	}
 	tag := "{" + o.Namespace + ":heartbeats}"
 	s.workers = [2]string{tag, tag + ":status"}
-	s.longest = min(longestAttempt, o.CallTimeout/3)
+	s.attemptTimeout = min(longestAttempt, o.CallTimeout/3)
 	if o.WaitReplicas > 0 {
-		s.longest += o.WaitTimeout
+		s.attemptTimeout += o.WaitTimeout
 	}
-	if err := s.take(client); err != nil {
+	if err := s.setClient(client); err != nil {
 		return nil, err
 	}
 	id := store.NewID().String()[:16]
@@ -76,8 +76,8 @@ func open(ctx context.Context, client redis.UniversalClient, o Options, clock fu
 	return s, nil
 }
 
-// take checks the client's options.
-func (s *Store) take(client redis.UniversalClient) error {
+// setClient checks the client's options, and sets alone or cluster.
+func (s *Store) setClient(client redis.UniversalClient) error {
 	var retries int
 	var timeouts bool
 	var read time.Duration
@@ -126,9 +126,9 @@ func (s *Store) begin(ctx context.Context) error {
 			case have != strconv.Itoa(s.o.Shards):
 				return fmt.Errorf("%w: %s has %s, Options.Shards is %d", store.ErrShards, part[i].tag, have, s.o.Shards)
 			}
-			part[i].clock.heard(present)
+			part[i].clock.observe(present)
 			if s.cluster == nil {
-				s.beating.heard(present)
+				s.heartbeatClock.observe(present)
 			}
 		}
 	}
@@ -146,7 +146,7 @@ func (s *Store) tryPublish(ctx context.Context) error {
 		requests[n] = s.read(sh, announceScript, "") // subscribers ignore it
 	}
 	_, err := s.callAll(ctx, requests, 0)
-	if code(err) != "" && !classify(err).again {
+	if code(err) != "" && !classify(err).retriable {
 		return fmt.Errorf("redisstore: the client's user may not announce: its rights must have +%s and &{%s:* in them: %w",
 			strings.ToLower(s.publish), s.o.Namespace, err)
 	}
@@ -177,12 +177,12 @@ func (s *Store) inspect(ctx context.Context, fl *flight) error {
 				s.publish = "SPUBLISH"
 			}
 			return nil
-		case !classify(err).again || strings.HasPrefix(err.Error(), "redisstore: "):
+		case !classify(err).retriable || strings.HasPrefix(err.Error(), "redisstore: "):
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return s.gaveUp(ctx, fl, err)
+			return s.noAnswerError(ctx, fl, err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

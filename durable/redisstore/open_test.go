@@ -53,7 +53,7 @@ func TestClientIsChecked(t *testing.T) {
 	for _, address := range []string{"redis://user:secret@127.0.0.1:1/0", "redis+cluster://127.0.0.1:1?addr=127.0.0.1:2"} {
 		c, err := NewClient(address)
 		require.NoError(t, err)
-		require.NoError(t, (&Store{}).take(c))
+		require.NoError(t, (&Store{}).setClient(c))
 		_ = c.Close()
 	}
 	for _, address := range []string{"http://a", "http+cluster://a", "redis://127.0.0.1:x"} {

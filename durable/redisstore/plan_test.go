@@ -136,7 +136,7 @@ func TestSwapAtMaxMemory(t *testing.T) {
 }
 
 // A claim repairs the keys of a swap that ends midway; sent again, the swap is executed as a whole.
-func TestSwapEndsMidway(t *testing.T) {
+func TestSwapFailsMidway(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
 	r.s = r.open(r.user())
@@ -483,10 +483,10 @@ func TestSwapsAreSentInParts(t *testing.T) {
 	r.Empty(results)
 	r.EqualValues(1, h.NextDue)
 
-	full := deed{answer: "-OOM command not allowed when used memory > 'maxmemory'.\r\n"}
+	full := fault{answer: "-OOM command not allowed when used memory > 'maxmemory'.\r\n"}
 	r.s = r.open(clientOf(t, proxy.addr))
 	r.s.part = 5
-	proxy.next(deed{}, full)
+	proxy.next(fault{}, full)
 	_, _, _, err = r.s.SwapPlans(r.ctx, 0, []store.PlanSwap{r.plan("x"), r.plan("y")}, store.SwapClaim{})
 	r.ErrorIs(err, store.ErrUnsure)
 	r.ErrorIs(err, store.ErrFull)

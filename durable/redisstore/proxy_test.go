@@ -18,25 +18,25 @@ type proxy struct {
 	addr   string
 	server string
 
-	mu    sync.Mutex
-	todo  []deed
-	seen  int  // scripts received
-	came  int  // requests of any kind received
-	dumb  bool // replies are swallowed
-	once  bool // until a client closes a connection
-	conns map[net.Conn]bool
-	held  []*late
+	mu           sync.Mutex
+	faults       []fault
+	scriptCount  int  // received
+	requestCount int  // of any kind, received
+	muted        bool // replies are swallowed
+	once         bool // until a client closes a connection
+	conns        map[net.Conn]bool
+	held         []*heldRequest
 }
 
-// late is a request that the proxy holds.
-type late struct {
+// heldRequest is a request that the proxy holds.
+type heldRequest struct {
 	request []byte
 	to      net.Conn
 	reply   chan []byte
 }
 
-// deed is the treatment of one request.
-type deed struct {
+// fault is the treatment of one request; the zero value passes it on.
+type fault struct {
 	dropRequest bool   // it does not reach the server, and the connection is cut
 	dropReply   bool   // it is executed, and the connection is cut
 	answer      string // the server does not get it; this is the reply
@@ -70,38 +70,38 @@ func startProxy(t testing.TB, server string) *proxy {
 }
 
 // next sets the treatment of the next scripts.
-func (p *proxy) next(deeds ...deed) {
+func (p *proxy) next(faults ...fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.todo, p.seen, p.came = deeds, 0, 0
+	p.faults, p.scriptCount, p.requestCount = faults, 0, 0
 }
 
 // hang makes the proxy swallow all replies.
 func (p *proxy) hang(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dumb = on
+	p.muted = on
 }
 
 // hangOnce makes the proxy swallow all replies until a client closes a connection.
 func (p *proxy) hangOnce() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.dumb, p.once = true, true
+	p.muted, p.once = true, true
 }
 
 func (p *proxy) lost() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.once {
-		p.dumb, p.once = false, false
+		p.muted, p.once = false, false
 	}
 }
 
 func (p *proxy) hangs() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.dumb
+	return p.muted
 }
 
 // holds returns how many requests are held.
@@ -112,7 +112,7 @@ func (p *proxy) holds() int {
 }
 
 // holding waits until a request is held, and returns it.
-func (p *proxy) holding(t testing.TB) *late {
+func (p *proxy) holding(t testing.TB) *heldRequest {
 	t.Helper()
 	require.Eventually(t, func() bool { return p.holds() > 0 }, time.Minute, time.Millisecond)
 	p.mu.Lock()
@@ -123,7 +123,7 @@ func (p *proxy) holding(t testing.TB) *late {
 }
 
 // release sends the request to the server, and returns its reply.
-func (l *late) release(t testing.TB) string {
+func (l *heldRequest) release(t testing.TB) string {
 	t.Helper()
 	_, err := l.to.Write(l.request)
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func (l *late) release(t testing.TB) string {
 }
 
 // releaseTo is release to another server than the original one.
-func (l *late) releaseTo(t testing.TB, srv *server) string {
+func (l *heldRequest) releaseTo(t testing.TB, srv *server) string {
 	t.Helper()
 	c, err := net.Dial("tcp", srv.addr)
 	require.NoError(t, err)
@@ -155,29 +155,30 @@ func (l *late) releaseTo(t testing.TB, srv *server) string {
 func (p *proxy) scripts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.seen
+	return p.scriptCount
 }
 
 // requests returns how many requests of any kind have arrived since next.
 func (p *proxy) requests() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.came
+	return p.requestCount
 }
 
-func (p *proxy) deed(request []byte) deed {
+// nextFault counts a request, and returns its treatment.
+func (p *proxy) nextFault(request []byte) fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.came++
+	p.requestCount++
 	if !bytes.Contains(request, []byte("\r\neval")) {
-		return deed{}
+		return fault{}
 	}
-	p.seen++
-	if len(p.todo) == 0 {
-		return deed{}
+	p.scriptCount++
+	if len(p.faults) == 0 {
+		return fault{}
 	}
-	d := p.todo[0]
-	p.todo = p.todo[1:]
+	d := p.faults[0]
+	p.faults = p.faults[1:]
 	return d
 }
 
@@ -198,7 +199,7 @@ func (p *proxy) serve(c net.Conn) {
 	p.conns[c], p.conns[s] = true, true
 	p.mu.Unlock()
 	var drop atomic.Bool // the next reply
-	var kept atomic.Pointer[late]
+	var kept atomic.Pointer[heldRequest]
 	go func() {
 		buf := make([]byte, 1<<16)
 		for {
@@ -228,13 +229,13 @@ func (p *proxy) serve(c net.Conn) {
 			p.lost()
 			return
 		}
-		d := p.deed(buf[:n])
+		d := p.nextFault(buf[:n])
 		if d.before != nil {
 			d.before()
 		}
 		switch {
 		case d.hold:
-			l := &late{bytes.Clone(buf[:n]), s, make(chan []byte, 1)}
+			l := &heldRequest{bytes.Clone(buf[:n]), s, make(chan []byte, 1)}
 			kept.Store(l)
 			left = true
 			p.mu.Lock()

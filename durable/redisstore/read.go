@@ -72,9 +72,9 @@ func (s *Store) List(ctx context.Context, n int, q store.Query) (store.Page, err
 	if err := q.Check(); err != nil {
 		return store.Page{}, err
 	}
-	home := map[store.State]string{store.Waiting: "w", store.Leased: "l", store.Dead: "d"}[q.State]
+	state := map[store.State]string{store.Waiting: "w", store.Leased: "l", store.Dead: "d"}[q.State]
 	v, err := s.call(ctx, s.read(s.shards[n], listScript,
-		home, int64(q.After.At), q.After.Key, q.Limit, q.ScanLimit(), q.Prefix, q.Topic, store.LowerASCII(q.Error)))
+		state, int64(q.After.At), q.After.Key, q.Limit, q.ScanLimit(), q.Prefix, q.Topic, store.LowerASCII(q.Error)))
 	if err != nil {
 		return store.Page{}, explained(err)
 	}
@@ -128,8 +128,8 @@ func listed(state store.State, r *reply, i int) (store.Record, error) {
 // pollTimeout is how long Horizons waits for the other servers once one has answered.
 const pollTimeout = time.Second
 
-// Horizons returns the horizons of shards; see [store.Store]. It sends one command for each shard. Once
-// a server has answered, the others have another second.
+// Horizons returns the horizons of shards; see [store.Store]. It sends one command for each shard.
+// Once a server has answered, the others have another second.
 func (s *Store) Horizons(ctx context.Context, shards []int) ([]store.Horizon, error) {
 	requests := make([]*request, len(shards))
 	for i, n := range shards {
@@ -149,12 +149,12 @@ func (s *Store) Horizons(ctx context.Context, shards []int) ([]store.Horizon, er
 		if r.bad {
 			return nil, errReply
 		}
-		s.shards[shards[i]].clock.heard(horizons[i].Now)
+		s.shards[shards[i]].clock.observe(horizons[i].Now)
 	}
 	return horizons, explained(err)
 }
 
-// Stats counts a shard; see [store.Store].
+// Stats returns the counts of a shard; see [store.Store].
 func (s *Store) Stats(ctx context.Context, n int) (store.Stats, error) {
 	v, err := s.call(ctx, s.read(s.shards[n], statsScript))
 	if err != nil {

@@ -98,14 +98,14 @@ func (srv *server) config(t testing.TB, name, value string) {
 	require.NoError(t, srv.client(t).ConfigSet(context.Background(), name, value).Err())
 }
 
-// clock is the engine's clock in tests: it stands at a millisecond, or runs with TIME, moved by
-// some milliseconds.
+// clock is the engine's clock in tests: it is frozen at a millisecond, or runs with TIME, moved
+// by some milliseconds.
 type clock struct {
 	frozen bool
 	ms     atomic.Int64
 }
 
-// frozenClock stands at the present.
+// frozenClock returns a clock that is frozen at the present.
 func frozenClock() *clock {
 	c := &clock{frozen: true}
 	c.ms.Store(time.Now().UnixMilli())

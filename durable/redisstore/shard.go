@@ -34,7 +34,7 @@ type shard struct {
 	tag     string // {namespace:shard}
 	channel string
 	names   []string
-	clock   present
+	clock   serverClock
 	turns   [kinds]chan struct{} // each holds a value while a request of the kind is in flight
 
 	mu   sync.Mutex
@@ -107,27 +107,28 @@ func (sh *shard) end(k kind) {
 	<-sh.turns[k]
 }
 
-// present is a lower bound of a server's clock: the time that it sent last, and when that was
+// serverClock is a lower bound of a server's clock: the time that it sent last, and when that was
 // received. A clock that goes back makes it too high until the next reply. Before the first reply
 // it is 0, so that the server refuses a request by its deadline, and sends its time.
-type present struct {
+type serverClock struct {
 	mu       sync.Mutex
 	sent     store.Millis // 0: nothing was received
 	received time.Time
 }
 
-func (p *present) heard(sent store.Millis) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sent, p.received = sent, time.Now()
+// observe records the time in a reply that has just arrived.
+func (c *serverClock) observe(sent store.Millis) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent, c.received = sent, time.Now()
 }
 
 // at returns the earliest time that the server's clock can show at t.
-func (p *present) at(t time.Time) store.Millis {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.sent == 0 {
+func (c *serverClock) at(t time.Time) store.Millis {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sent == 0 {
 		return 0
 	}
-	return p.sent + store.Millis(t.Sub(p.received)/time.Millisecond)
+	return c.sent + store.Millis(t.Sub(c.received)/time.Millisecond)
 }

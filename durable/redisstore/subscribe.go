@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	regroup = 500 * time.Millisecond // how often slots are read
-	resume  = 100 * time.Millisecond // before a lost subscription is renewed
+	regroupInterval = 500 * time.Millisecond // between two reads of the slots
+	renewDelay      = 100 * time.Millisecond // before a lost subscription is renewed
 
-	// silence is how long a connection receives nothing before it is pinged, and pong how long it
-	// then has to answer. Polls find the events missed during that time, at most a second later. Of
-	// the 30 commands a second of ten idle workers, 29.2 are polls and heartbeats.
-	silence = 15 * time.Second
-	pong    = 2 * time.Second
+	// pingAfter is how long a connection receives nothing before it is pinged, and pongTimeout how
+	// long the server then has to answer. Polls find the events missed during that time, at most a
+	// second later. Of the 30 commands a second of ten idle workers, 29.2 are polls and heartbeats.
+	pingAfter   = 15 * time.Second
+	pongTimeout = 2 * time.Second
 )
 
 // Announce sends a Busy event to all subscribers; see [store.Store]. In a Cluster older than 7.0 it
@@ -49,7 +49,7 @@ func (s *Store) Subscribe(ctx context.Context, f func(store.Event)) error {
 		f(store.Event{Kind: store.Gap})
 		<-inner.Done()
 	} else {
-		sub := &subscription{s: s, f: f, ears: make(map[*redis.Client]*ear), numbers: make(map[string]int)}
+		sub := &subscription{s: s, f: f, listeners: make(map[*redis.Client]*listener), numbers: make(map[string]int)}
 		for n, sh := range s.shards {
 			sub.numbers[sh.channel] = n
 		}
@@ -67,22 +67,22 @@ type subscription struct {
 	numbers map[string]int // shards by channel
 	wg      sync.WaitGroup
 
-	mu    sync.Mutex // held while f is called
-	f     func(store.Event)
-	ears  map[*redis.Client]*ear
-	stood bool // all subscriptions once stood at the same time: f was notified
+	mu        sync.Mutex // held while f is called
+	f         func(store.Event)
+	listeners map[*redis.Client]*listener
+	ready     bool // all listeners were active at the same time once: f was notified
 }
 
-// ear listens to one node.
-type ear struct {
+// listener is the subscription to one node.
+type listener struct {
 	channels []string
 	cancel   context.CancelFunc
-	stands   bool // guarded by subscription.mu
+	active   bool // subscribed to all channels; guarded by subscription.mu
 }
 
-// follow keeps an ear at each node that has one of the shards, until ctx ends.
+// follow keeps a listener for each node that has one of the shards, until ctx ends.
 func (sub *subscription) follow(ctx context.Context) {
-	tick := time.NewTicker(regroup)
+	tick := time.NewTicker(regroupInterval)
 	defer tick.Stop()
 	for {
 		if groups, err := sub.s.groups(ctx); err == nil {
@@ -113,32 +113,32 @@ func (s *Store) groups(ctx context.Context) (map[*redis.Client][]string, error) 
 func (sub *subscription) listenTo(ctx context.Context, groups map[*redis.Client][]string) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	for node, e := range sub.ears {
-		if !slices.Equal(e.channels, groups[node]) {
-			e.cancel()
-			delete(sub.ears, node)
+	for node, l := range sub.listeners {
+		if !slices.Equal(l.channels, groups[node]) {
+			l.cancel()
+			delete(sub.listeners, node)
 		}
 	}
 	for node, channels := range groups {
-		if sub.ears[node] != nil {
+		if sub.listeners[node] != nil {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		e := &ear{channels: channels, cancel: cancel}
-		sub.ears[node] = e
+		l := &listener{channels: channels, cancel: cancel}
+		sub.listeners[node] = l
 		sub.wg.Go(func() {
 			defer cancel()
-			sub.keepListening(ctx, node, e)
+			sub.keepListening(ctx, node, l)
 		})
 	}
 }
 
 // keepListening renews the subscription to a node until ctx ends.
-func (sub *subscription) keepListening(ctx context.Context, node *redis.Client, e *ear) {
+func (sub *subscription) keepListening(ctx context.Context, node *redis.Client, l *listener) {
 	for {
-		err := sub.listen(ctx, node, e)
+		err := sub.listen(ctx, node, l)
 		sub.mu.Lock()
-		e.stands = false
+		l.active = false
 		sub.mu.Unlock()
 		if sub.s.cluster != nil && classify(err).reload {
 			sub.s.cluster.ReloadState(ctx)
@@ -146,7 +146,7 @@ func (sub *subscription) keepListening(ctx context.Context, node *redis.Client, 
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(resume):
+		case <-time.After(renewDelay):
 		}
 	}
 }
@@ -155,16 +155,16 @@ var errLost = errors.New("redisstore: the subscription was lost")
 
 // listen subscribes, and calls f until the subscription is lost. go-redis would renew it silently,
 // and with one command for all channels, which a Cluster refuses.
-func (sub *subscription) listen(ctx context.Context, node *redis.Client, e *ear) error {
+func (sub *subscription) listen(ctx context.Context, node *redis.Client, l *listener) error {
 	ps := node.Subscribe(ctx)
 	defer context.AfterFunc(ctx, func() { _ = ps.Close() })()
 	defer func() { _ = ps.Close() }()
 	if sub.s.cluster == nil {
-		if err := ps.Subscribe(ctx, e.channels...); err != nil {
+		if err := ps.Subscribe(ctx, l.channels...); err != nil {
 			return err
 		}
 	} else {
-		for _, channel := range e.channels {
+		for _, channel := range l.channels {
 			if err := ps.SSubscribe(ctx, channel); err != nil {
 				return err
 			}
@@ -172,9 +172,9 @@ func (sub *subscription) listen(ctx context.Context, node *redis.Client, e *ear)
 	}
 	confirmed, asked := 0, false
 	for {
-		patience := sub.s.silence
+		patience := sub.s.pingAfter
 		if asked {
-			patience = pong
+			patience = pongTimeout
 		}
 		message, err := ps.ReceiveTimeout(ctx, patience)
 		var timeout net.Error
@@ -196,12 +196,12 @@ func (sub *subscription) listen(ctx context.Context, node *redis.Client, e *ear)
 		asked = false
 		switch m := message.(type) {
 		case *redis.Subscription:
-			if m.Kind != "subscribe" && m.Kind != "ssubscribe" || confirmed == len(e.channels) {
+			if m.Kind != "subscribe" && m.Kind != "ssubscribe" || confirmed == len(l.channels) {
 				return errLost // the slot has moved, or go-redis has renewed it
 			}
 			confirmed++
-			if confirmed == len(e.channels) {
-				sub.standing(e)
+			if confirmed == len(l.channels) {
+				sub.activate(l)
 			}
 		case *redis.Message:
 			sub.deliver(m)
@@ -209,20 +209,20 @@ func (sub *subscription) listen(ctx context.Context, node *redis.Client, e *ear)
 	}
 }
 
-// standing calls f with a Gap, because events may have been missed: first when all nodes are
-// subscribed to, then each time that one is subscribed to again.
-func (sub *subscription) standing(e *ear) {
+// activate marks a listener as active, and calls f with a Gap, because events may have been missed:
+// first when all listeners are active, then each time that one is active again.
+func (sub *subscription) activate(l *listener) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	e.stands = true
-	if !sub.stood {
-		for _, other := range sub.ears {
-			if !other.stands {
+	l.active = true
+	if !sub.ready {
+		for _, other := range sub.listeners {
+			if !other.active {
 				return
 			}
 		}
 	}
-	sub.stood = true
+	sub.ready = true
 	sub.f(store.Event{Kind: store.Gap})
 }
 

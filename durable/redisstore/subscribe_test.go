@@ -197,7 +197,7 @@ func TestSubscriptionIsRenewed(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	r, p, _ := behind(t, srv, Options{})
-	r.s.silence = 100 * time.Millisecond
+	r.s.pingAfter = 100 * time.Millisecond
 	events := r.events(r.s)
 	r.next(events, store.Gap)
 	r.Equal(int64(1), r.raw.ClientKillByFilter(r.ctx, "TYPE", "pubsub").Val())

@@ -61,7 +61,7 @@ func engine(serverOf func(testing.TB) *server, frozen bool) storetest.Engine {
 			require.NoError(t, err)
 			// A change that is sent again is answered with the server's time of the second request,
 			// which the Oracle would take for that of the change.
-			s.longest = time.Minute
+			s.attemptTimeout = time.Minute
 			t.Cleanup(func() { _ = s.Close() })
 			return s
 		}
@@ -78,7 +78,7 @@ func engine(serverOf func(testing.TB) *server, frozen bool) storetest.Engine {
 	}}
 }
 
-// D14: the suite that every engine passes, with a clock that stands and with one that runs. With
+// D14: the suite that every engine passes, with a frozen clock and with a running one. With
 // appendfsync everysec a killed server could lose changes that it has acknowledged during a sync.
 func TestSuite(t *testing.T) {
 	t.Parallel()
@@ -102,7 +102,7 @@ func TestPlansOnACluster(t *testing.T) {
 		options := Options{Namespace: fmt.Sprint("suite", namespaces.Add(1)), Shards: o.Shards, Limits: o.Limits, CallTimeout: maxCall}
 		s, err := open(t.Context(), client, options, clock.text)
 		require.NoError(t, err)
-		s.longest = time.Minute
+		s.attemptTimeout = time.Minute
 		t.Cleanup(func() { _ = s.Close() })
 		return &storetest.Instance{Store: s, Advance: clock.advance, Frozen: true, Reopen: func(t testing.TB) store.Store {
 			slot := int(c.raw[0].ClusterKeySlot(t.Context(), s.shards[0].tag).Val())

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 )
 
-// goingRig is a rig whose clock runs, for workers.
-func goingRig(t *testing.T, o Options) *rig {
+// runningRig returns a rig whose clock runs, for workers.
+func runningRig(t *testing.T, o Options) *rig {
 	r := newRig(t, startServer(t), o)
 	r.clock.frozen = false
 	r.clock.ms.Store(0)
@@ -64,7 +64,7 @@ func (r *rig) commands() map[string]int {
 func TestIdleWorkersOnAServer(t *testing.T) {
 	t.Parallel()
 	const workers = 10
-	r := goingRig(t, Options{Shards: 16})
+	r := runningRig(t, Options{Shards: 16})
 	timers, err := durable.New(r.open(r.raw), durable.Options{})
 	r.NoError(err)
 	_, err = timers.Schedule(r.ctx, durable.Timer{Key: "far", After: time.Hour})
@@ -97,7 +97,7 @@ func TestIdleWorkersOnAServer(t *testing.T) {
 func TestWorkerThatFallsSilent(t *testing.T) {
 	t.Parallel()
 	const n, lease = 1000, time.Hour
-	r := goingRig(t, Options{Shards: 16})
+	r := runningRig(t, Options{Shards: 16})
 	timers, err := durable.New(r.open(r.raw), durable.Options{})
 	r.NoError(err)
 	p := startProxy(t, r.srv.addr)

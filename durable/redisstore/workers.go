@@ -18,7 +18,7 @@ func (s *Store) Heartbeat(ctx context.Context, h store.Heartbeat) ([]string, err
 	args := []any{
 		s.clock(), h.Worker, int64(store.MillisOf(h.TTL)), nil, h.Status, store.KeepWorker.Milliseconds(), store.MaxDeadWorkers,
 	}
-	v, err := s.call(ctx, &request{script: heartbeatScript, keys: s.workers[:], args: args, clock: &s.beating})
+	v, err := s.call(ctx, &request{script: heartbeatScript, keys: s.workers[:], args: args, clock: &s.heartbeatClock})
 	if err != nil {
 		return nil, explained(err)
 	}
@@ -31,7 +31,7 @@ func (s *Store) Heartbeat(ctx context.Context, h store.Heartbeat) ([]string, err
 	if err := r.err(); err != nil {
 		return nil, fmt.Errorf("%w: heartbeat", err)
 	}
-	s.beating.heard(present)
+	s.heartbeatClock.observe(present)
 	slices.Sort(names)
 	return names, nil
 }
