@@ -14,13 +14,13 @@ local keys = {}
 for i = 5, #ARGV do keys[#keys + 1] = ARGV[i] end
 local head_of, end_of, died = mget(heads, keys), zmscore(leases, keys), zmscore(dead, keys)
 local run_of, succ_of = mget(runs, keys), mget(succ, keys)
-local over, answer, marked = {}, {}, {}
+local handled, answer, marked = {}, {}, {}
 for i = 1, #keys do
   local key, head, run = keys[i], head_of[i], run_of[i]
   answer[i] = char(3) -- NotFound
   if end_of[i] and run then
     answer[i] = char(2) -- Running
-    if not over[key] then
+    if not handled[key] then
       if succ_of[i] then
         put(del_n, key)
         if big(sub(succ_of[i], 9)) then put(del_b, ref(succ_of[i])) end
@@ -28,17 +28,17 @@ for i = 1, #keys do
       put(set_r, key, sub(run, 1, 36) .. char(1) .. lasterror(run))
       put(marked, holder(run) .. pack('<I2c0', #key, key))
     end
-  elseif head and not over[key] and not died[i] then
+  elseif head and not handled[key] and not died[i] then
     answer[i] = char(1) -- Cancelled
     put(rem_w[lane(head)], key)
     forget(key, head)
     note(key, 3, run)
   end
-  over[key] = true
+  handled[key] = true
 end
 
 reply = concat(answer)
-local woken = settle()
+local woken = applynotes()
 local next_due = woken and select(2, horizon())
 call('ZREM', leases, '')
 flush()

@@ -1,8 +1,8 @@
 -- claim.lua leases due timers and plans, and handles expired leases.
 --
--- ARGV   4 order, 5 worker, 6 token, 7 most timers, 8 most bytes of bodies, 9 lease ms,
---        10 most attempts, 11 first lane, or 4, 12 MaxDead, 13 MaxDeadAge ms or 0,
---        14 number of shards, 15 most plans
+-- ARGV   4 order, 5 worker, 6 token, 7 maximum of timers, 8 maximum bytes of bodies, 9 lease ms,
+--        10 maximum of attempts, 11 first lane, or 4 to begin with the expired leases, 12 MaxDead,
+--        13 MaxDeadAge ms or 0, 14 number of shards, 15 maximum of plans
 -- Reply  a list, for each lease: key, head, body if the head refers to it or empty, run, end
 --        of the lease, history of a plan or empty; present, next due, next lease end; deadLettered;
 --        repaired
@@ -13,11 +13,11 @@
 -- The first write removes nothing: after it, Redis refuses no write at maxmemory. The log is
 -- written even if there is nothing to lease: a copy of the claim that arrives later must not lease.
 
-local token, most, room, lease = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local token, max_timers, max_bytes, lease = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local kind = 'claim ' .. ARGV[5]
 
--- The same claim again, of the same call or another, returns those of its leases that it still has.
--- Under the number of a claim that leased nothing, the log has the reply to the one before.
+-- A claim that is sent again, by the same call or another, returns those of its leases that it still
+-- has. If a claim leased nothing, the log has under its number the reply to the previous claim.
 local last, refused, other = admit(kind)
 if refused then return refused end
 if not last and other and sub(other, 1, 16) == token then last = other end
@@ -47,8 +47,8 @@ if last then
     list[n + 1], list[n + 2], list[n + 3] = keys[i], head_of[i], body
     list[n + 4], list[n + 5], list[n + 6] = run_of[i], tonumber(end_of[i]), history_of[keys[i]] or ''
   end
-  local a, b, c = horizon()
-  return {list, a, b, c, deadLettered, repaired}
+  local present, next_due, next_end = horizon()
+  return {list, present, next_due, next_end, deadLettered, repaired}
 end
 
 local last_fence, shards = unpack(call('HMGET', meta, 'f', 's'))
@@ -58,7 +58,7 @@ call('ZREM', leases, '')
 local deadLettered, repaired = 0, 0
 
 -- Every head has one state. If the counts differ, some key was lost: check a hundred heads from
--- where the last claim stopped.
+-- the point where the last claim stopped.
 local entries = call('ZCARD', leases) + call('ZCARD', dead)
 for i = 1, 5 do entries = entries + call('ZCARD', lanes[i]) end
 if entries ~= call('HLEN', heads) then
@@ -85,15 +85,15 @@ elseif entries == 0 then
   call('DEL', blobs, runs, succ, index, histories) -- empty, unless some key was lost
 end
 
--- Expired leases. The keys to lease again are kept in again. Leases of this claim, which it finds
--- if its log has expired, are the first to be picked, and the only ones.
-local picks, plans, again, plans_again, mine = {}, {}, {}, {}, false
+-- Expired leases. renewable and renewable_plans collect those to lease again. If the log of this
+-- claim has expired, it can find leases of its own: then it picks these, and no others.
+local picks, plans, renewable, renewable_plans, mine = {}, {}, {}, {}, false
 local succeeded, due_before = false, nil
-local late = call('ZRANGEBYSCORE', leases, '-inf', int(now), 'LIMIT', 0, 100)
-if #late > 0 then
-  local head_of, run_of, succ_of = mget(heads, late), mget(runs, late), mget(succ, late)
-  for i = 1, #late do
-    local key, head, run, successor = late[i], head_of[i], run_of[i], succ_of[i]
+local expired = call('ZRANGEBYSCORE', leases, '-inf', int(now), 'LIMIT', 0, 100)
+if #expired > 0 then
+  local head_of, run_of, succ_of = mget(heads, expired), mget(runs, expired), mget(succ, expired)
+  for i = 1, #expired do
+    local key, head, run, successor = expired[i], head_of[i], run_of[i], succ_of[i]
     local whole = head and run
     if not whole then repaired = repaired + 1 end
     if whole and cancelled(run) then note(key, 3, run) end
@@ -104,33 +104,33 @@ if #late > 0 then
     elseif not head or run and cancelled(run) then
       put(rem_l, key)
       forget(key, head)
-    elseif not run then -- it was due once, so it is not early
+    elseif not run then -- its due time was lost, but has passed: now is not early
       put(rem_l, key)
       wait(key, head, now)
     elseif sub(run, 17, 32) == token then
       local list = isplan(key) and plans or picks
       list[#list + 1], mine = {key = key, head = head, run = run}, true
     elseif isplan(key) then
-      plans_again[#plans_again + 1] = {key = key, head = head, run = run}
+      renewable_plans[#renewable_plans + 1] = {key = key, head = head, run = run}
     elseif attempts(run) >= tonumber(ARGV[10]) then
       put(rem_l, key)
       put(add_d, int(now), key)
       note(key, 2, run)
       deadLettered = deadLettered + 1
     else
-      again[#again + 1] = {key = key, head = head, run = run}
+      renewable[#renewable + 1] = {key = key, head = head, run = run}
     end
   end
-  local woken = settle()
+  local woken = applynotes()
   if succeeded or woken then due_before = select(2, horizon()) end
   flush()
 end
 
 -- Plans: first those with expired leases.
-local keys, most_plans = {}, tonumber(ARGV[15])
+local keys, max_plans = {}, tonumber(ARGV[15])
 if not mine then
-  for i = 1, min(#plans_again, most_plans) do plans[i] = plans_again[i] end
-  local rest = most_plans - #plans
+  for i = 1, min(#renewable_plans, max_plans) do plans[i] = renewable_plans[i] end
+  local rest = max_plans - #plans
   if rest > 0 then
     local due = call('ZRANGEBYSCORE', lanes[5], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, rest)
     for i = 1, #due, 2 do
@@ -142,24 +142,24 @@ end
 
 -- Timers: one from each lane in turn, and then one of the expired leases.
 local due = {}
-for i = 1, 4 do due[i] = call('ZRANGEBYSCORE', lanes[i], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, most) end
-local place = {0, 0, 0, 0, 0}
+for i = 1, 4 do due[i] = call('ZRANGEBYSCORE', lanes[i], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, max_timers) end
+local position = {0, 0, 0, 0, 0}
 local turn, idle = 0, mine and 5 or 0
 if tonumber(ARGV[11]) == 4 then turn = 4 end -- begins with the expired leases
-while #picks < most and idle < 5 do
+while #picks < max_timers and idle < 5 do
   local from = 5
   if turn < 4 then from = (ARGV[11] + turn) % 4 + 1 end
-  local at = place[from] + 1
+  local at = position[from] + 1
   local pick
   if from == 5 then
-    pick = again[at]
+    pick = renewable[at]
   elseif due[from][2 * at - 1] then
     pick = {key = due[from][2 * at - 1], due = tonumber(due[from][2 * at]), lane = from}
     pick.at = #keys + 1
     keys[pick.at] = pick.key
   end
   if pick then
-    place[from], idle = at, 0
+    position[from], idle = at, 0
     picks[#picks + 1] = pick
   else
     idle = idle + 1
@@ -180,12 +180,12 @@ local function take(list)
       if not p.head then
         put(del_r, p.key)
         put(del_n, p.key)
-        if isplan(p.key) then unlist(p.key) end
+        if isplan(p.key) then unindex(p.key) end
       end
       repaired = repaired + 1
     else
       local size = bodysize(p.head)
-      if some and bytes + size > room then break end
+      if some and bytes + size > max_bytes then break end
       bytes, some = bytes + size, true
       taken[#taken + 1] = p
       if big(p.head) then
@@ -240,9 +240,9 @@ remember(kind, other or '', #kept > 0 and lease) -- without its log, a claim wou
 -- Remove the oldest dead letters.
 local letters = call('ZCARD', dead)
 if letters > 0 then
-  local over = min(letters - tonumber(ARGV[12]), 500)
+  local excess = min(letters - tonumber(ARGV[12]), 500)
   local old = {}
-  if over > 0 then old = call('ZRANGE', dead, 0, over - 1) end
+  if excess > 0 then old = call('ZRANGE', dead, 0, excess - 1) end
   if ARGV[13] ~= '0' then
     local aged = call('ZRANGEBYSCORE', dead, '-inf', '(' .. int(now - ARGV[13]), 'LIMIT', 0, 500)
     if #aged > #old then old = aged end
@@ -258,6 +258,8 @@ if letters > 0 then
   end
 end
 
-local a, b, c = horizon()
-if due_before and b ~= 0 and (due_before == 0 or b < due_before) then publish('E' .. int(b)) end
-return {list, a, b, c, deadLettered, repaired}
+local present, next_due, next_end = horizon()
+if due_before and next_due ~= 0 and (due_before == 0 or next_due < due_before) then
+  publish('E' .. int(next_due))
+end
+return {list, present, next_due, next_end, deadLettered, repaired}

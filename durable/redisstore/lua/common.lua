@@ -28,7 +28,7 @@
 --        (1: cancelled), the last error
 -- history  1 byte wake (store.Wake), 1 byte number of notes, 6 bytes each: how many occurrences
 --        are done, dead and cancelled, and the notes, the latest last
--- note   1 byte outcome (store.Outcome) + 4 if the occurrence's key after its zero byte
+-- note   1 byte outcome (store.OccurrenceOutcome) + 4 if the occurrence's key after its zero byte
 --        is 13 digits; these as a number (6 bytes), or else 2 bytes length and the text; begun
 --        and ended, 6 bytes each; 2 bytes attempts; 1 byte length of the error, and the error
 -- Numbers in them are little-endian.
@@ -116,7 +116,8 @@ local function historiesof(keys)
   return found
 end
 
--- horizon returns the present, the earliest due time and the earliest end of a lease; 0: none.
+-- horizon returns the present, the earliest due time and the earliest end of a lease; 0 if there is
+-- none.
 local function horizon()
   local due = 0
   for i = 1, 5 do
@@ -129,8 +130,8 @@ local function horizon()
   return now, due, tonumber(call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2] or 0)
 end
 
--- publish returns the command's reply. It comes after the writes, and an error of it must not hide
--- them: a user's rights can change, and polls find unannounced timers.
+-- publish returns the command's reply, which may be an error. It comes after the writes, and its
+-- error must not hide them: a user's rights can change, and polls find unannounced timers.
 local function publish(message)
   if ARGV[2] ~= '' then return redis.pcall(ARGV[2], ARGV[3], message) end
 end
@@ -147,8 +148,8 @@ local function put(list, a, b)
   if b then list[n + 2] = b end
 end
 
--- unlist removes a plan from the index, with its history.
-local function unlist(key)
+-- unindex removes a plan from the index, and its history.
+local function unindex(key)
   put(rem_i, key)
   put(del_y, key)
 end
@@ -158,11 +159,11 @@ local function forget(key, head)
   put(del_h, key)
   put(del_r, key)
   if head and big(head) then put(del_b, ref(head)) end
-  if isplan(key) then unlist(key) end
+  if isplan(key) then unindex(key) end
 end
 
 -- notes are the ends of occurrences that are not in the histories yet. waits holds, for each plan
--- that this script makes wait, the earlier number of notes.
+-- that this script makes wait, the number of notes before that.
 local notes, waits = {}, {}
 
 -- wait makes a timer wait. Its head is written, or will be.
@@ -172,7 +173,8 @@ local function wait(key, head, due)
 end
 
 -- note records the end of a timer, if it is an occurrence: 1 done, 2 dead or 3 cancelled
--- (store.Outcome). run is its last run, or nil. If err is nil, the error is that of the run.
+-- (store.OccurrenceOutcome). run is its last run, or nil. If err is nil, the error is that of the
+-- run.
 local function note(key, outcome, run, err)
   local at = string.find(key, '\0', 1, true)
   if not at or at == #key then return end
@@ -199,8 +201,8 @@ local function setwake(history, wake) return char(wake) .. sub(history, 2) end
 -- counts returns how many occurrences are done, dead and cancelled.
 local function counts(history) return unstruct('<I6I6I6', history, 3) end
 
--- noted returns a history with one more note.
-local function noted(history, n)
+-- withnote returns a history with one more note.
+local function withnote(history, n)
   local wake, kept, done, died, cancels = unstruct('<BBI6I6I6', history)
   local outcome, first = n.outcome, 21
   if outcome == 1 then done = done + 1 elseif outcome == 2 then died = died + 1 else cancels = cancels + 1 end
@@ -212,30 +214,30 @@ local function noted(history, n)
   return pack('<BBI6I6I6', wake, kept + 1, done, died, cancels) .. sub(history, first) .. n.text
 end
 
--- settle adds the notes to the histories of their plans, and makes those waiting plans due now that
--- wake on them. It returns whether there was one. A flush must follow.
-local function settle()
+-- applynotes adds the notes to the histories of their plans, and makes those waiting plans due now
+-- that wake on them. It returns whether there was one. A flush must follow.
+local function applynotes()
   if #notes == 0 then return false end
-  local plans, place, asks = {}, {}, false
+  local plans, position, wakes = {}, {}, false
   for i = 1, #notes do
     local plan = notes[i].plan
-    if not place[plan] then
+    if not position[plan] then
       plans[#plans + 1] = plan
-      place[plan] = #plans
+      position[plan] = #plans
     end
   end
   local history_of, due_of = mget(histories, plans), {}
   for i = 1, #plans do
-    if history_of[i] and wakeof(history_of[i]) > 0 then asks = true end
+    if history_of[i] and wakeof(history_of[i]) > 0 then wakes = true end
   end
-  if asks then due_of = zmscore(lanes[5], plans) end
+  if wakes then due_of = zmscore(lanes[5], plans) end
   local woken = {}
   for i = 1, #notes do
     local n = notes[i]
-    local at = place[n.plan]
+    local at = position[n.plan]
     local history = history_of[at]
     if history then
-      history = noted(history, n)
+      history = withnote(history, n)
       local wake = wakeof(history)
       if wake == 2 or wake == 1 and n.outcome == 2 then
         if due_of[at] or waits[n.plan] and waits[n.plan] < i then
@@ -292,7 +294,7 @@ local function flush()
   send('HSET', histories, set_y)
 end
 
--- late refuses a request whose deadline has passed.
+-- late returns an error if the deadline of a request has passed.
 local function late(deadline)
   if now >= tonumber(deadline) then return redis.error_reply('EXPIRED ' .. int(now)) end
 end
@@ -301,30 +303,32 @@ end
 local function keep(ms) call('PEXPIRE', log, int(math.max(KEEP, ms or 0, call('PTTL', log)))) end
 
 -- A client numbers its requests that change something in a shard, with one count for all kinds, and
--- has at most one of each kind in flight. admit returns the first reply to a request that is sent
--- again; it also extends the log's expiry then, so that WAIT has a write to wait for: in Valkey,
--- WAIT waits only for the connection's own writes. Otherwise admit returns an error if the request
--- may not take effect any more, because its call had returned before a later request began, or its
--- deadline has passed; or else the last reply of the kind, to another request.
+-- has at most one of each kind in flight. admit returns three values:
+--   1. the reply to the first execution, if the request is sent again. admit then also extends the
+--      log's expiry, so that WAIT has a write to wait for: in Valkey, WAIT waits only for the
+--      connection's own writes.
+--   2. an error, if the request may not take effect any more, because its call had returned before
+--      a later request began, or its deadline has passed.
+--   3. the last reply of the kind, to another request.
 local number, open, newest
 
 local function admit(kind)
   local deadline
   number, deadline, open = string.match(ARGV[4], '^(%d+) (%d+)(.*)$')
-  local last, under_way, kept = unpack(call('HMGET', log, 'n', 'o', kind))
+  local last, in_flight, kept = unpack(call('HMGET', log, 'n', 'o', kind))
   if kept and unstruct('<I8', kept) == tonumber(number) then
     keep()
     return sub(kept, 9)
   end
   newest = not last or tonumber(number) > tonumber(last)
-  if not newest and not string.find(under_way, ',' .. number .. ',', 1, true) then
+  if not newest and not string.find(in_flight, ',' .. number .. ',', 1, true) then
     return nil, redis.error_reply('OVERTAKEN by a later request')
   end
   return nil, late(deadline), kept and sub(kept, 9)
 end
 
--- remember comes after all other writes of a request: if one of them fails midway, there is no
--- reply for a repeated request. The reply is kept for ms if that is more than KEEP.
+-- remember writes the reply to the log. It comes after all other writes of a request: if one of them
+-- fails, there is no reply for a repeated request. The reply is kept for ms if that is more than KEEP.
 local function remember(kind, payload, ms)
   payload = pack('<I8', tonumber(number)) .. payload
   if newest then

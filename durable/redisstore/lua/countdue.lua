@@ -1,6 +1,6 @@
 -- countdue.lua counts waiting timers by due time.
 --
--- ARGV   4 and up, the edges, ms, in order: at least two
+-- ARGV   4 and up: the edges, ms, in order, at least two
 -- Reply  for each edge except the last, how many timers are due from it on and before the next
 -- Cost   O(log N) for each lane and edge; at most 800 calls
 

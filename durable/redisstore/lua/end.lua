@@ -1,4 +1,4 @@
--- end.lua ends runs.
+-- end.lua ends runs, each with its outcome.
 --
 -- ARGV   4 order, then for each: key, holder (8 bytes fence, 16 bytes
 --        token), kind (1 byte, store.OutcomeKind) and delay ms, error
@@ -16,14 +16,14 @@ for i = 5, #ARGV, 4 do keys[#keys + 1] = ARGV[i] end
 local run_of, end_of = mget(runs, keys), zmscore(leases, keys)
 local head_of, succ_of = mget(heads, keys), mget(succ, keys)
 
-local over, answer, earliest = {}, {}, nil
+local handled, answer, earliest = {}, {}, nil
 for i = 1, #keys do
   local key, run, at = keys[i], run_of[i], 1 + 4 * i
-  if over[key] or not run or not end_of[i] or holder(run) ~= ARGV[at + 1] then
+  if handled[key] or not run or not end_of[i] or holder(run) ~= ARGV[at + 1] then
     answer[i] = char(2) -- EndLost
   else
     answer[i] = char(cancelled(run) and 3 or succ_of[i] and 4 or 1) -- EndCancelled, EndReplaced, Ended
-    over[key] = true
+    handled[key] = true
     put(rem_l, key)
     local head, kind = head_of[i], byte(ARGV[at + 2])
     local due
@@ -43,8 +43,8 @@ for i = 1, #keys do
       put(set_r, key, newrun(rundue(run), 0, UNLEASED, attempts(run), 0, ARGV[at + 3]))
     else
       local tried, err = attempts(run), lasterror(run)
-      if kind == 2 then err = ARGV[at + 3] else tried = tried - 1 end -- Retry; else it does not count
-      if kind == 4 then due = rundue(run) else due = after(tonumber(sub(ARGV[at + 2], 2))) end -- GiveBack
+      if kind == 2 then err = ARGV[at + 3] else tried = tried - 1 end -- Retry; other kinds do not count the attempt
+      if kind == 4 then due = rundue(run) else due = after(tonumber(sub(ARGV[at + 2], 2))) end -- Release
       wait(key, head, due)
       if tried == 0 and err == '' then
         put(del_r, key)
@@ -56,7 +56,7 @@ for i = 1, #keys do
   end
 end
 
-if settle() and (not earliest or now < earliest) then earliest = now end
+if applynotes() and (not earliest or now < earliest) then earliest = now end
 local next_due = earliest and select(2, horizon())
 reply = concat(answer)
 call('ZREM', leases, '')

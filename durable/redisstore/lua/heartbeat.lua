@@ -12,7 +12,7 @@
 -- The first write only removes: after it, Redis refuses no write at maxmemory.
 
 local call, key, statuses = redis.call, KEYS[1], KEYS[2]
-local worker, ttl, kept, most = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7])
+local worker, ttl, kept, max_dead = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7])
 local function int(x) return string.format('%.0f', x) end
 
 local t, clock = call('TIME'), ARGV[1]
@@ -40,7 +40,7 @@ end
 
 -- Expired heartbeats are the first in the set.
 local dead = call('ZCOUNT', key, '-inf', int(now))
-local removed = math.max(call('ZCOUNT', key, '-inf', int(now - kept)), dead - most)
+local removed = math.max(call('ZCOUNT', key, '-inf', int(now - kept)), dead - max_dead)
 while removed > 0 do
   local part = math.min(removed, 1000)
   local names = call('ZRANGE', key, 0, part - 1)

@@ -1,6 +1,6 @@
 -- list.lua reads a page of the timers in one state, in order.
 --
--- ARGV   4 "w", "l" or "d", 5 and 6 the cursor: time ms and key, 7 most, 8 most to examine,
+-- ARGV   4 "w", "l" or "d", 5 and 6 the cursor: time ms and key, 7 limit, 8 maximum to examine,
 --        9 prefix of the keys, 10 topic or empty, 11 a part of the last error, in small letters,
 --        or empty
 -- Reply  a list, for each timer: key, time ms, head without the body or empty, run or empty,
@@ -9,7 +9,7 @@
 -- Cost   O(log N) for each timer examined, at most 1000 from each lane; in each lane a binary
 --        search among the timers with the cursor's time; at most 4 × 30 calls
 
-local at, after_key, most, look = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+local at, after_key, limit, max_scan = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local prefix, topic, part = ARGV[9], ARGV[10], ARGV[11]
 
 -- Lua's < compares by the server's locale.
@@ -26,7 +26,7 @@ end
 
 local sets = {w = {lanes[1], lanes[2], lanes[3], lanes[4]}, l = {leases}, d = {dead}}
 sets = sets[ARGV[4]]
-local pages, place = {}, {}
+local pages, position = {}, {}
 for i = 1, #sets do
   local low = call('ZCOUNT', sets[i], '-inf', '(' .. int(at))
   local high = call('ZCOUNT', sets[i], '-inf', int(at))
@@ -38,16 +38,16 @@ for i = 1, #sets do
       low = middle + 1
     end
   end
-  pages[i], place[i] = call('ZRANGE', sets[i], low, low + look, 'WITHSCORES'), 1
+  pages[i], position[i] = call('ZRANGE', sets[i], low, low + max_scan, 'WITHSCORES'), 1
 end
 
 -- first returns the set whose next member is the first of all.
 local function first()
   local best, key, time
   for i = 1, #sets do
-    local k = pages[i][place[i]]
+    local k = pages[i][position[i]]
     if k then
-      local t = tonumber(pages[i][place[i] + 1])
+      local t = tonumber(pages[i][position[i] + 1])
       if not best or t < time or t == time and greater(key, k) then best, key, time = i, k, t end
     end
   end
@@ -56,10 +56,10 @@ end
 
 local keys, times = {}, {} -- of the timers examined
 local wanted = {}          -- indexes of the records to read
-for i = 1, look do
+for i = 1, max_scan do
   local best, key, time = first()
   if not best then break end
-  place[best] = place[best] + 2
+  position[best] = position[best] + 2
   keys[i], times[i] = key, time
   if sub(key, 1, #prefix) == prefix and not isplan(key) and key ~= '' then wanted[#wanted + 1] = i end
 end
@@ -74,7 +74,7 @@ for i = 1, #wanted do
   local about = head and sub(head, 1, 18 + byte(head, 2)) or ''
   if (topic == '' or sub(about, 19) == topic) and
     (part == '' or run and string.find(string.lower(lasterror(run)), part, 1, true)) then
-    if #list == 5 * most then
+    if #list == 5 * limit then
       last = wanted[i] - 1
       break
     end

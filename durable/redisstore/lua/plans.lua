@@ -1,19 +1,19 @@
 -- plans.lua reads a page of the plans, in order of their keys.
 --
--- ARGV   4 the key that they come after, or empty, 5 most, 6 most bytes of bodies
+-- ARGV   4 the key that they come after, or empty, 5 limit, 6 maximum bytes of bodies
 -- Reply  for each: key, head, body if the head refers to it or empty, run or empty, due or 0,
 --        end of the lease or 0, time of death or 0, empty, history or empty
 -- Cost   O(log N) for each; at most 9 calls
 
 local from = ARGV[4] == '' and '-' or '(' .. ARGV[4]
 local keys = call('ZRANGEBYLEX', index, from, '+', 'LIMIT', 0, ARGV[5])
-local head_of, refs, room = mget(heads, keys), {}, tonumber(ARGV[6])
+local head_of, refs, max_bytes = mget(heads, keys), {}, tonumber(ARGV[6])
 local page, bytes = {}, 0
 for i = 1, #keys do
   local head = head_of[i]
   if head then
     bytes = bytes + bodysize(head)
-    if bytes > room and #page > 0 then break end
+    if bytes > max_bytes and #page > 0 then break end
     local p = {key = keys[i], head = head}
     page[#page + 1] = p
     if big(head) then

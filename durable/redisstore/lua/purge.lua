@@ -13,11 +13,11 @@ if reply then return {reply, now} end
 local keys = {}
 for i = 5, #ARGV do keys[#keys + 1] = ARGV[i] end
 local head_of, died = mget(heads, keys), zmscore(dead, keys)
-local over, n = {}, 0
+local handled, n = {}, 0
 for i = 1, #keys do
   local key = keys[i]
-  if died[i] and not over[key] then
-    over[key], n = true, n + 1
+  if died[i] and not handled[key] then
+    handled[key], n = true, n + 1
     put(rem_d, key)
     forget(key, head_of[i])
   end

@@ -14,18 +14,18 @@ local keys = {}
 for i = 5, #ARGV do keys[#keys + 1] = ARGV[i] end
 local head_of, end_of, died = mget(heads, keys), zmscore(leases, keys), zmscore(dead, keys)
 local run_of = mget(runs, keys)
-local over, answer, some = {}, {}, false
+local handled, answer, some = {}, {}, false
 for i = 1, #keys do
   local key, head = keys[i], head_of[i]
-  if head and died[i] and not over[key] then
+  if head and died[i] and not handled[key] then
     answer[i] = char(1) -- Requeued
-    over[key], some = true, true
+    handled[key], some = true, true
     put(rem_d, key)
     local err = run_of[i] and lasterror(run_of[i]) or ''
     if err == '' then put(del_r, key) else put(set_r, key, newrun(now, 0, UNLEASED, 0, 0, err)) end
     wait(key, head, now)
   elseif head or end_of[i] then
-    answer[i] = char(2) -- RequeueLives
+    answer[i] = char(2) -- RequeueExists
   else
     answer[i] = char(3) -- RequeueAbsent
   end

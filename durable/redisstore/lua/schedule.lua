@@ -13,7 +13,7 @@ local reply, refused = admit('schedule')
 if refused then return refused end
 if reply then return {reply, horizon()} end
 
-local most = tonumber(ARGV[5])
+local max_pending = tonumber(ARGV[5])
 local _, next_due, next_end = horizon()
 local n = (#ARGV - 5) / 4
 local keys = {}
@@ -25,7 +25,7 @@ if next_end > 0 then end_of, succ_of = zmscore(leases, keys), mget(succ, keys) e
 if call('ZCARD', dead) > 0 then died = zmscore(dead, keys) end
 
 local pending = 0
-if most > 0 then
+if max_pending > 0 then
   pending = call('ZCARD', leases) + call('HLEN', succ)
   for i = 1, 5 do pending = pending + call('ZCARD', lanes[i]) end
 end
@@ -50,7 +50,7 @@ for i = 1, n do
   elseif s.is == 'leased' then
     kind = 4 -- Succeeds
     if not s.succ then pending = pending + 1 end
-  elseif most > 0 and pending >= most then
+  elseif max_pending > 0 and pending >= max_pending then
     kind = 6 -- Refused
   else
     kind = s.is == 'dead' and 3 or 1 -- ReplacedDead, Created

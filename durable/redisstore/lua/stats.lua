@@ -1,4 +1,4 @@
--- stats.lua counts.
+-- stats.lua returns the counts of a shard.
 --
 -- Reply  present, next due, next lease end; waiting timers, of these overdue, leased,
 --        dead, dropped, plans, of these waiting and overdue, scheduled
@@ -9,10 +9,10 @@ for i = 1, 4 do
   waiting = waiting + call('ZCARD', lanes[i])
   overdue = overdue + call('ZCOUNT', lanes[i], '-inf', int(now))
 end
-local a, b, c = horizon()
+local present, next_due, next_end = horizon()
 local dropped, scheduled = unpack(call('HMGET', meta, 'x', 'c'))
 return {
-  a, b, c, waiting, overdue, call('ZCARD', leases), call('ZCARD', dead),
+  present, next_due, next_end, waiting, overdue, call('ZCARD', leases), call('ZCARD', dead),
   tonumber(dropped or 0),
   call('ZCARD', index), call('ZCOUNT', lanes[5], '-inf', int(now)), tonumber(scheduled or 0),
 }

@@ -1,6 +1,6 @@
 -- swap.lua creates, replaces and removes plans, in order, and adds their occurrences.
 --
--- ARGV   4 order, 5 MaxPending or 0, 6 token, 7 lease ms, 8 most leases, then for each plan:
+-- ARGV   4 order, 5 MaxPending or 0, 6 token, 7 lease ms, 8 maximum of leases, then for each plan:
 --        key, 16 bytes ID that it must have, head or empty if it is to be removed, body if the
 --        head refers to it or empty, due ms, wake (a digit), how many ends were seen, number of
 --        occurrences; and for each of these: key, "=" due ms or "+" ms from now, head, body if
@@ -18,9 +18,9 @@ if refused then return refused end
 if reply then return {reply, horizon()} end
 
 local _, next_due = horizon()
-local most, pending = tonumber(ARGV[5]), 0
-local token, lease, room = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-if most > 0 then
+local max_pending, pending = tonumber(ARGV[5]), 0
+local token, lease, max_leases = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+if max_pending > 0 then
   pending = call('ZCARD', leases) + call('HLEN', succ)
   for i = 1, 5 do pending = pending + call('ZCARD', lanes[i]) end
 end
@@ -41,7 +41,7 @@ local head_of, history_of = mget(heads, keys), historiesof(keys)
 local plans, order, exists, old = {}, {}, {}, {}
 for i = 1, #keys do
   exists[keys[i]] = head_of[i]
-  if room > 0 and head_of[i] and not isplan(keys[i]) then old[#old + 1] = keys[i] end
+  if max_leases > 0 and head_of[i] and not isplan(keys[i]) then old[#old + 1] = keys[i] end
 end
 
 for i = 1, #keys do
@@ -65,12 +65,12 @@ end
 
 local taken, lease_end, next_fence = {}, after(lease), nil
 local lease_text = int(lease_end)
-if room > 0 then next_fence = math.max(tonumber(call('HGET', meta, 'f') or 0) + 1, micros) end
+if max_leases > 0 then next_fence = math.max(tonumber(call('HGET', meta, 'f') or 0) + 1, micros) end
 local first_fence = next_fence
 
 -- leased adds the lease of an occurrence to the reply.
-local function leased(plan, place, run, till)
-  taken[#taken + 1] = pack('<I2BI8i8i8', plan - 1, place, fence(run), rundue(run), till)
+local function leased(plan, position, run, till)
+  taken[#taken + 1] = pack('<I2BI8i8i8', plan - 1, position, fence(run), rundue(run), till)
 end
 
 local SWAPPED, LOST, REFUSED = char(1), char(2), char(3) -- store.SwapResult
@@ -88,7 +88,7 @@ for i = 1, #swaps do
     answer[i] = SWAPPED
     s.swapped, s.id, s.head, s.history = true, UNLEASED, nil, nil
     pending = pending - 1
-  elseif most > 0 and added > 0 and pending + added > most then
+  elseif max_pending > 0 and added > 0 and pending + added > max_pending then
     answer[i] = REFUSED
   else
     answer[i] = SWAPPED
@@ -104,19 +104,19 @@ for i = 1, #swaps do
   end
   for e = p.first, p.first + 4 * p.n - 1, 4 do
     local key, when, head, body = ARGV[e], ARGV[e + 1], ARGV[e + 2], ARGV[e + 3]
-    local place = (e - p.first) / 4
+    local position = (e - p.first) / 4
     if mine[key] then
-      leased(i, place, unpack(mine[key]))
+      leased(i, position, unpack(mine[key]))
       mine[key] = nil -- each is answered once
     elseif answer[i] == SWAPPED and not exists[key] then
       local due = tonumber(sub(when, 2))
       if sub(when, 1, 1) == '+' then due = after(due) end
-      if due <= now and #taken < room then
+      if due <= now and #taken < max_leases then
         local run = newrun(due, next_fence, token, 1, 0, '')
         next_fence = next_fence + 1
         put(add_l, lease_text, key)
         put(set_r, key, run)
-        leased(i, place, run, lease_end)
+        leased(i, position, run, lease_end)
       else
         wait(key, head, due)
       end
@@ -143,7 +143,7 @@ for i = 1, #order do
     else
       put(rem_w[5], key)
       put(del_h, key)
-      unlist(key)
+      unindex(key)
     end
   end
 end
