@@ -94,13 +94,13 @@ func BenchmarkLifecycles(b *testing.B) {
 			s := openBench(b, pending)
 			b.ReportAllocs()
 			b.ResetTimer()
-			lives(b, s)
+			runLifecycles(b, s)
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "lives/s")
 		})
 	}
 }
 
-func lives(b *testing.B, s *Store) {
+func runLifecycles(b *testing.B, s *Store) {
 	ctx, cancel := context.WithCancel(b.Context())
 	slots := make(chan struct{}, 20_000)
 	done := make(chan struct{})

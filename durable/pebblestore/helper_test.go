@@ -19,12 +19,12 @@ const testShards = 4
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// clock stands still except for Advance, or runs.
+// clock is frozen except for Advance, or runs.
 type clock struct {
-	mu    sync.Mutex
-	now   time.Time
-	began time.Time
-	goes  bool
+	mu      sync.Mutex
+	now     time.Time
+	began   time.Time
+	running bool
 }
 
 func newClock() *clock {
@@ -34,7 +34,7 @@ func newClock() *clock {
 func (c *clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.goes {
+	if c.running {
 		return c.now.Add(time.Since(c.began))
 	}
 	return c.now

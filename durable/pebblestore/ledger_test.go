@@ -32,15 +32,15 @@ type note struct {
 	Acked bool
 }
 
-// kept is the known state of a key.
-type kept struct {
+// timerState is the known state of a key.
+type timerState struct {
 	sequential.Timer
 	wake store.Wake // of a plan
 	ends [store.OccurrenceCancelled + 1]uint64
 }
 
 // wakes counts as store.PlanSwap.Seen does.
-func (k kept) wakes(w store.Wake) uint64 {
+func (k timerState) wakes(w store.Wake) uint64 {
 	switch w {
 	case store.WakeOnDead:
 		return k.ends[store.OccurrenceDead]
@@ -57,8 +57,8 @@ func (l *ledger) note(e note) { *l = append(*l, e) }
 
 // replay returns the timers that the acknowledged calls on a shard have left, and the call that was
 // in progress.
-func (l ledger) replay(shard int) (timers map[string]kept, last *note) {
-	timers = map[string]kept{}
+func (l ledger) replay(shard int) (timers map[string]timerState, last *note) {
+	timers = map[string]timerState{}
 	for _, e := range l {
 		if e.Shard != shard {
 			continue
@@ -73,7 +73,7 @@ func (l ledger) replay(shard int) (timers map[string]kept, last *note) {
 }
 
 // apply makes a call on the timers of a shard.
-func (e note) apply(timers map[string]kept) {
+func (e note) apply(timers map[string]timerState) {
 	for _, p := range e.Swaps {
 		applySwap(timers, p)
 	}
@@ -122,7 +122,7 @@ func (e note) apply(timers map[string]kept) {
 	}
 }
 
-func applySwap(timers map[string]kept, p store.PlanSwap) {
+func applySwap(timers map[string]timerState, p store.PlanSwap) {
 	k := timers[p.Key]
 	if k.ID != p.Expected {
 		return
@@ -137,7 +137,7 @@ func applySwap(timers map[string]kept, p store.PlanSwap) {
 	timers[p.Key] = k
 	for _, e := range p.Entries {
 		if _, ok := timers[e.Key]; !ok {
-			timers[e.Key] = kept{Timer: sequential.Timer{State: store.Waiting, ID: e.ID, Due: e.At}}
+			timers[e.Key] = timerState{Timer: sequential.Timer{State: store.Waiting, ID: e.ID, Due: e.At}}
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (l ledger) check(t testing.TB, s *Store) {
 				}
 			}
 		}
-		got := map[string]kept{}
+		got := map[string]timerState{}
 		for key := range keys {
 			r, err := s.Get(t.Context(), shard, key)
 			if errors.Is(err, store.ErrNotFound) {
@@ -170,7 +170,7 @@ func (l ledger) check(t testing.TB, s *Store) {
 			}
 			require.NoError(t, err)
 			checkBody(t, r.ID, r.Body)
-			k := kept{Timer: sequential.Timer{
+			k := timerState{Timer: sequential.Timer{
 				State: r.State, ID: r.ID, Attempts: r.Attempts, Due: r.Due, Cancelled: r.Cancelled, SuccessorDue: r.SuccessorDue,
 			}}
 			if h := r.History; h != nil {
@@ -194,8 +194,8 @@ func (l ledger) check(t testing.TB, s *Store) {
 	}
 }
 
-func same(want, got map[string]kept) bool {
-	return maps.EqualFunc(want, got, func(w, g kept) bool {
+func same(want, got map[string]timerState) bool {
+	return maps.EqualFunc(want, got, func(w, g timerState) bool {
 		if w.Due == 0 || w.State == store.Leased {
 			w.Due = g.Due
 		}

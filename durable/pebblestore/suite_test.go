@@ -20,7 +20,7 @@ func engine(frozen bool) storetest.Engine {
 
 func newInstance(t testing.TB, o storetest.Options, frozen bool) *storetest.Instance {
 	c := newClock()
-	c.goes = !frozen
+	c.running = !frozen
 	opts := options(vfs.NewCrashableMem(), c)
 	opts.Shards, opts.Limits = o.Shards, o.Limits
 	var s *Store
@@ -71,7 +71,7 @@ func leftIn(t testing.TB, s *Store) (keys []string) {
 
 func TestSuite(t *testing.T) {
 	t.Parallel()
-	for name, frozen := range map[string]bool{"clock=stands": true, "clock=goes": false} {
+	for name, frozen := range map[string]bool{"frozen": true, "running": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			storetest.Run(t, engine(frozen))

@@ -196,7 +196,7 @@ func TestClaimRepairs(t *testing.T) {
 		}
 		r.Equal(leased, keys)
 	}
-	gone := func(key string) {
+	removed := func(key string) {
 		t.Helper()
 		_, err := r.s.Get(r.ctx, 0, key)
 		r.ErrorIs(err, store.ErrNotFound)
@@ -211,14 +211,14 @@ func TestClaimRepairs(t *testing.T) {
 
 	r.NoError(r.raw.ZRem(r.ctx, lane, "waiting").Err()) // a record without a state
 	claim(1)
-	gone("waiting")
+	removed("waiting")
 
 	r.put(r.entry("waiting"))
 	r.end(store.Retry, r.claim(1).Leases...)
 	r.NoError(r.raw.HSet(r.ctx, names[succ], "waiting", "x").Err())
 	r.NoError(r.raw.HDel(r.ctx, names[b], "waiting").Err()) // a state without a record
 	claim(1)
-	gone("waiting")
+	removed("waiting")
 
 	other.At = 1
 	r.put(other)
@@ -244,7 +244,7 @@ func TestClaimRepairs(t *testing.T) {
 	r.NoError(r.raw.HDel(r.ctx, names[b], "leased").Err())
 	r.clock.advance(time.Minute)
 	claim(1)
-	gone("leased")
+	removed("leased")
 
 	r.put(r.entry("leased"))
 	claim(0, "leased")
@@ -263,20 +263,20 @@ func TestClaimRepairs(t *testing.T) {
 	r.put(r.entry("leased"))                    // a successor
 	r.NoError(r.raw.Del(r.ctx, names[4]).Err()) // all leases
 	claim(1)
-	gone("leased")
+	removed("leased")
 
 	e := r.entry("long")
 	e.Body = make([]byte, store.MaxBody)
 	r.put(e)
 	r.NoError(r.raw.Del(r.ctx, names[blobs]).Err()) // a body
 	claim(1)
-	gone("long")
+	removed("long")
 	r.put(e)
 	claim(0, "long")
 	r.NoError(r.raw.Del(r.ctx, names[blobs]).Err())
 	r.clock.advance(time.Minute)
 	claim(1)
-	gone("long")
+	removed("long")
 
 	// Many, over several claims.
 	var entries []store.Entry

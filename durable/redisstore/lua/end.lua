@@ -43,7 +43,7 @@ for i = 1, #keys do
       put(set_r, key, newrun(rundue(run), 0, UNLEASED, attempts(run), 0, ARGV[at + 3]))
     else
       local tried, err = attempts(run), lasterror(run)
-      if kind == 2 then err = ARGV[at + 3] else tried = tried - 1 end -- Retry; other kinds do not count the attempt
+      if kind == 2 then err = ARGV[at + 3] else tried = tried - 1 end -- Retry; the rest do not count
       if kind == 4 then due = rundue(run) else due = after(tonumber(sub(ARGV[at + 2], 2))) end -- Release
       wait(key, head, due)
       if tried == 0 and err == '' then
