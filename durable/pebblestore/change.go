@@ -218,7 +218,7 @@ func (c *change) eraseLease(l *lease) {
 	c.remove(c.key)
 }
 
-// release ends a lease and reports whether the timer goes on; such a timer is then in no state.
+// release ends a lease and reports whether the timer continues; such a timer is then in no state.
 // Otherwise release removes the timer, and its successor begins to wait.
 func (c *change) release(l *lease) bool {
 	c.sh.leases.remove(l)

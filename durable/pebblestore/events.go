@@ -38,7 +38,7 @@ func (s *Store) publish(events ...store.Event) {
 	}
 }
 
-// Announce sends a Busy event to all subscribers.
+// Announce sends a Busy event to all subscribers; see [store.Store].
 func (s *Store) Announce(ctx context.Context, e store.Event) error {
 	if err := s.ready(ctx, e.Shard); err != nil {
 		return err
@@ -50,8 +50,8 @@ func (s *Store) Announce(ctx context.Context, e store.Event) error {
 	return nil
 }
 
-// Subscribe calls f with each event of this store. The first event is a Gap; another Gap follows
-// whenever f was so slow that more than a thousand events waited for it.
+// Subscribe calls f with each event of this store; see [store.Store]. The first event is a Gap;
+// another Gap follows whenever f was so slow that more than a thousand events waited for it.
 func (s *Store) Subscribe(ctx context.Context, f func(store.Event)) error {
 	if err := s.ready(ctx, 0); err != nil {
 		return err

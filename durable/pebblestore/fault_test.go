@@ -440,7 +440,7 @@ func TestFreeSpaceIsUnknown(t *testing.T) {
 	f.Len(f.claim(0, 1), 1)
 }
 
-// A disk with little free space refuses new timers and lets all other calls go on, as Redis does at
+// A disk with little free space refuses new timers and makes all other calls, as Redis does at
 // maxmemory.
 func TestLittleFreeSpace(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.MinFree = 1000 })

@@ -96,7 +96,7 @@ func TestDeadLettersAreKeptForTheirAge(t *testing.T) {
 	}
 }
 
-// A claim that is kept because one of its leases goes on does not keep the others.
+// A claim that is kept because one of its leases continues does not keep the others.
 func TestClaimsForgetLeases(t *testing.T) {
 	ls := newLeases()
 	token := store.NewToken("worker")

@@ -18,7 +18,7 @@ type Options struct {
 	// new one.
 	Shards int
 
-	// Limits bound what the store holds.
+	// Limits apply to each shard.
 	Limits store.Limits
 
 	// Logger logs errors and nothing else. Default: slog.Default.
@@ -40,7 +40,7 @@ type Options struct {
 	MemTableBytes int64
 
 	// MinFree is the free disk space, in bytes, that Schedule needs, and SwapPlans if it adds
-	// something. With less, they return store.ErrFull, and all other calls go on. A full disk
+	// something. With less, they return store.ErrFull, and all other calls still work. A full disk
 	// closes the store. Default 0: 128 MiB; below 0: no bound.
 	MinFree int64
 
@@ -135,7 +135,7 @@ func (l *logger) Errorf(format string, args ...any) {
 	l.Error("durable: pebble: " + fmt.Sprintf(format, args...))
 }
 
-// Fatalf is called where Pebble cannot go on, so it does not return.
+// Fatalf is called where Pebble cannot continue, so it does not return.
 func (l *logger) Fatalf(format string, args ...any) {
 	l.failed(fmt.Errorf("pebble: "+format, args...))
 	select {}

@@ -130,7 +130,7 @@ func (c *change) readForNote(key string, o store.OccurrenceOutcome) (*timer, err
 	return c.read(planKey)
 }
 
-// outcome returns the outcome of a run, 0 if the timer or its successor goes on.
+// outcome returns the outcome of a run, 0 if the timer or its successor continues.
 func (l *lease) outcome(k store.OutcomeKind) store.OccurrenceOutcome {
 	switch {
 	case l.cancelled:

@@ -19,7 +19,7 @@ import (
 // one.
 var ErrInUse = errors.New("durable: the folder is open in another process, or twice in this one")
 
-// Store keeps timers in a folder. It implements store.Store, and all its methods are safe for
+// Store keeps timers in a folder. It implements [store.Store], and all its methods are safe for
 // concurrent use.
 //
 // When a write or an fsync fails, the store closes itself: calls in progress return
@@ -63,8 +63,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the store in a folder, which it creates if there is none. Until Close another Open of
-// the folder returns ErrInUse. All leases have expired.
+// Open opens the store in a folder, which it creates if there is none. Until Close, another Open of
+// the folder returns ErrInUse. All leases from before have expired.
 func Open(dir string, o Options) (*Store, error) {
 	o, err := o.withDefaults()
 	if err != nil {

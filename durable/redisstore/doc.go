@@ -16,13 +16,14 @@
 //
 // The plans of schedules wait in a separate lane, and are listed in an index. A plan takes about
 // 600 bytes in addition to its body, with a history of ten ends without errors. One swap is one
-// script, whatever its size: 100 occurrences with bodies of 64 KiB block the server.
+// script, whatever its size, and blocks the server: noticeably so with 100 occurrences whose bodies
+// have 64 KiB.
 //
 // # Time
 //
 // The clock is that of the server that holds the shard (TIME). After a fail-over to a server whose
-// clock is ahead, timers are claimed early by that much; one whose clock is behind makes them late.
-// No other clock decides anything.
+// clock is ahead, timers are claimed early by that much; if its clock is behind, late. No other
+// clock decides anything.
 //
 // # Which changes survive
 //
@@ -54,7 +55,8 @@
 //     and the time that has passed since, by its own monotonic clock, so that the deadline is not
 //     after the end of the call. If the server's clock was set forward, the Store learns the time
 //     from one more round trip; the same holds for the first heartbeat that it sends to a Cluster.
-//     So once a call has returned ErrUnsure because its time was up, no Store sees it take effect.
+//     So a call that returned ErrUnsure because its time was up has taken effect by then, or never
+//     does.
 //
 // The two rules cost no round trip, 14 to 40 bytes in a request, and up to three more commands in a
 // script.

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Store keeps timers in Redis or Valkey. All methods are safe for concurrent use.
+// Store keeps timers in Redis or Valkey. It implements [store.Store], and all its methods are safe
+// for concurrent use.
 type Store struct {
 	o              Options
 	alone          *redis.Client        // nil with a Cluster
