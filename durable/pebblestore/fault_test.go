@@ -440,8 +440,8 @@ func TestFreeSpaceIsUnknown(t *testing.T) {
 	f.Len(f.claim(0, 1), 1)
 }
 
-// A disk with little free space refuses new timers and makes all other calls, as Redis does at
-// maxmemory.
+// With little free disk space the store refuses new timers and executes all other calls, as Redis
+// does at maxmemory.
 func TestLittleFreeSpace(t *testing.T) {
 	f := newFixture(t, func(o *Options) { o.MinFree = 1000 })
 	key := keyIn(0, 0)
