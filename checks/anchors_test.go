@@ -20,7 +20,10 @@ var (
 	held      = regexp.MustCompile("(?m)^- `([\\w/]+_test\\.go)`: (.+)$")
 	guide     = regexp.MustCompile("`([\\w/]+\\.go)` \\(((?:`\\w+`(?:,\\s)?)+)\\)")
 	goNames   = regexp.MustCompile("`(\\w+)`")
-	goDeclare = `(?m)^(?:func (?:\([^)]*\) )?|type )%NAME%\b`
+	testNames = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	// skippedNames are the names in skip patterns; those before .* or at an open end are prefixes.
+	skippedNames = regexp.MustCompile(`\b(Test[A-Z]\w+)(\.\*|[^$|)/\w])?`)
+	goDeclare    = `(?m)^(?:func (?:\([^)]*\) )?|type )%NAME%\b`
 )
 
 // The tests that docs/lessons.md names exist.
@@ -97,5 +100,34 @@ func requireDeclared(t *testing.T, page string, references [][]string) {
 				t.Errorf("%s: %s does not declare %s", page, r[1], name[1])
 			}
 		}
+	}
+}
+
+// The tests that .ci/run leaves out of a step exist: a pattern with a former name would leave out
+// nothing.
+func TestSkippedTests(t *testing.T) {
+	script, err := os.ReadFile("../.ci/run")
+	require.NoError(t, err)
+	tests := map[string]bool{}
+	files, err := repositoryFiles("..")
+	require.NoError(t, err)
+	for _, file := range files {
+		if !strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(file)))
+		require.NoError(t, err)
+		for _, name := range testNames.FindAllSubmatch(source, -1) {
+			tests[string(name[1])] = true
+		}
+	}
+	skipped := skippedNames.FindAllStringSubmatch(string(script), -1)
+	require.Greater(t, len(skipped), 20)
+	for _, name := range skipped {
+		found := tests[name[1]]
+		for test := range tests {
+			found = found || name[2] != "" && strings.HasPrefix(test, name[1])
+		}
+		require.True(t, found, name[0])
 	}
 }
