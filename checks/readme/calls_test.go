@@ -41,7 +41,7 @@ func (c *client) read() {
 	for {
 		id, reply, err := c.receive()
 		if err != nil {
-			c.calls.CloseWithError(err) // ends this connection's calls, and those that come
+			c.calls.CloseWithError(err) // ends this connection's calls, and refuses later ones
 			return
 		}
 		c.calls.Reply(id, reply) // false: the call has already ended

@@ -67,7 +67,7 @@ func newServer(feeds *feeds) (*http.Server, error) {
 }
 
 // poll answers as soon as the feed has more entries than the client has seen; with 204
-// when the client's time is up, and with 503 when there is no room to wait.
+// when the client's time is up, and with 503 when too many are waiting.
 func (s *service) poll(w http.ResponseWriter, r *http.Request) {
 	feed, seen := r.PathValue("feed"), entriesSeen(r)
 	grown := purgatory.Goal[string, int64]{Key: feed, Number: seen + 1}

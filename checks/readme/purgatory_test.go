@@ -87,7 +87,7 @@ func (b *broker) fetch(client context.Context, f *fetch, maxWait time.Duration) 
 	for _, t := range f.topics {
 		keys = append(keys, t.name)
 	}
-	// It is answered too when the client hangs up, and after maxWait.
+	// f also ends when the client hangs up, and after maxWait.
 	_, err := b.fetches.TryCompleteElseWatch(client, f, maxWait, keys...)
 	return err
 }
