@@ -16,7 +16,7 @@
 // metrics are limbo_<kind>_<metric>{name="..."}: the number of pending operations of the
 // purgatory fetches is limbo_purgatory_operations{name="fetches"}. The names follow the
 // conventions of Prometheus: base units (seconds, bytes), and _total at the end of a counter. A
-// label outcome, how or cause splits a sum, and all its values are published from the start, so
+// label outcome or cause splits a sum, and all its values are published from the start, so
 // that a rate sees the first event. Two sources of the same kind and name get different names
 // ("fetches#2", in the order in which they were added). A source with a wheel also adds the
 // wheel, as a source of the kind wheel under the same name. No label contains the key of an
@@ -35,7 +35,7 @@
 //
 // The parts of limbo count in any case; a scrape adds up their counters, and iterates over no
 // pending operations. With 50 purgatories that hold a million operations, each with its wheel,
-// that takes 4 ms, and to answer a server 5 ms with native histograms, 14 ms as text and 18 ms
+// that takes 4 ms. Answering a server takes 5 ms with native histograms, 14 ms as text and 18 ms
 // as text with gzip, on a two-core Xeon (BenchmarkCollect). A scrape locks each part while it
 // adds up: a purgatory, or a wheel, for 2 µs on two cores, which grows with the number of cores
 // (10 µs for a wheel of 256 shards); a table of calls for 35 ns a group, which blocks only the

@@ -72,17 +72,17 @@
 // # Memory
 //
 // An ended operation leaves nothing behind. It leaves every key's list before its Complete is
-// called, and the timing wheel within 100 ms. A key without watchers is removed, and the
-// handle keeps nothing alive but memory that serves the next operation. There is no purge, and
-// no interval to tune. Memory follows the load, also while some of the load remains.
+// called, and the timing wheel within 100 ms. A key without watchers is removed. The handle
+// refers only to a record, which serves the next operation. There is no purge, and no interval
+// to tune. Memory follows the load, also while some of the load remains.
 //
 // # Cost
 //
 // Watching takes constant time for each key and allocates nothing if the record of an ended
 // operation can be used again. A check takes constant time for each watcher of the key.
-// Timeouts are those of package timingwheel, never early and up to a tick late. A timeout
-// that is not soon enters the wheel only after the operation has waited for 50 ms, because most
+// Timeouts are those of package timingwheel, never early and up to a tick late. A timeout of
+// 75 ms or more enters the wheel only after the operation has waited for 50 ms, because most
 // operations end sooner.
 //
-// The design follows Kafka's request purgatory; and keeps its verbs.
+// The design and the method names follow Kafka's request purgatory.
 package purgatory

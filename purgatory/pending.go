@@ -3,8 +3,8 @@ package purgatory
 import "time"
 
 // Pending is the handle to a pending operation: 16 bytes, comparable, free to copy and to keep
-// for as long as you like. The zero Pending is no operation. Once its operation has ended a
-// handle stays stale: every method returns false for it and changes nothing, even when the
+// for as long as you like. The zero Pending is no operation. Once its operation has ended, a
+// handle is stale permanently: every method returns false for it and changes nothing, even when the
 // memory of its operation serves another one. The methods are safe for use from any goroutine.
 type Pending struct {
 	w   *waiter

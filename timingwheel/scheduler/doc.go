@@ -51,9 +51,9 @@
 //	RunAll    10  45 45 45      50  60
 //
 // When the workers were busy until 45, or the process was stopped, the run of 10 is made at 45:
-// as the only one by Skip and Coalesce, as the first of four by RunAll. When the wall clock was
-// set ahead from before 10 to 45, there is no run at 45 by Skip, one by Coalesce, and four by
-// RunAll.
+// as the only one with Skip and Coalesce, as the first of four with RunAll. When the wall clock was
+// set ahead from before 10 to 45, there is no run at 45 with Skip, one with Coalesce, and four
+// with RunAll.
 //
 // # The bound
 //
