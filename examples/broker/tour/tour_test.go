@@ -33,14 +33,14 @@ func inVirtualTime(t *testing.T, test func(t *testing.T, cfg cluster.Config)) {
 func TestTour(t *testing.T) {
 	for _, seed := range []uint64{0, rand.Uint64()} {
 		inVirtualTime(t, func(t *testing.T, cfg cluster.Config) {
-			NoticeSoon(&cfg)
+			QuickFaultDetection(&cfg)
 			l := DefaultLoad()
 			l.Duration, l.Rate, l.Polls, l.Waits, l.Seed = time.Second, 500, 200, 2*time.Second, seed
 			var live bytes.Buffer
 			sum, err := runLoad(t.Context(), cfg, l, nil, &live)
 			require.NoError(t, err)
 			require.True(t, sum.Checks().OK(), "seed %d: %+v\n%s", seed, sum, &live)
-			require.Equal(t, len(stops), sum.stops, "seed %d", seed)
+			require.Equal(t, len(scenarios), sum.scenarios, "seed %d", seed)
 			for kind, o := range sum.Operations {
 				require.Positive(t, o.Completed, "seed %d: %s", seed, kind)
 			}
