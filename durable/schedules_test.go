@@ -967,7 +967,7 @@ func scheduleLedger(t *testing.T, rnd *rand.Rand) {
 		}
 		return nil
 	}
-	trouble := func(ctx context.Context, call string, _ int) error {
+	failing := func(ctx context.Context, call string, _ int) error {
 		mu.Lock()
 		kind, wait := rnd.IntN(100), time.Duration(rnd.Int64N(int64(10*time.Second)))
 		mu.Unlock()
@@ -991,7 +991,7 @@ func scheduleLedger(t *testing.T, rnd *rand.Rand) {
 	var workers []*member
 	work := func() *member {
 		w := r.worker(handle, WorkerOptions{Lease: 2 * time.Second, Backoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond})
-		w.faults.set(trouble, lost)
+		w.faults.set(failing, lost)
 		return w
 	}
 	for range 3 {

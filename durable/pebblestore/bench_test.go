@@ -95,7 +95,7 @@ func BenchmarkLifecycles(b *testing.B) {
 			b.ReportAllocs()
 			b.ResetTimer()
 			runLifecycles(b, s)
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "lives/s")
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "lifecycles/s")
 		})
 	}
 }

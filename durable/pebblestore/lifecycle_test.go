@@ -57,7 +57,7 @@ func BenchmarkWorkerLifecycles(b *testing.B) {
 			for range min(n, 20*batch) {
 				<-ended
 			}
-			b.ReportMetric(float64(n)/time.Since(begin).Seconds(), "lives/s")
+			b.ReportMetric(float64(n)/time.Since(begin).Seconds(), "lifecycles/s")
 			stop()
 			if err := <-done; err != nil {
 				b.Fatal(err)

@@ -72,11 +72,11 @@ func TestIdleWorkersOnAServer(t *testing.T) {
 	for range workers {
 		r.worker(r.srv.client(t), func(context.Context, durable.Fired) error { return nil }, durable.WorkerOptions{})
 	}
-	settle, span := time.Second, 3*time.Second
+	warmUp, span := time.Second, 3*time.Second
 	if long() {
-		settle, span = 5*time.Second, time.Minute
+		warmUp, span = 5*time.Second, time.Minute
 	}
-	<-time.After(settle)
+	<-time.After(warmUp)
 	began := time.Now()
 	before := r.commands()
 	<-time.After(span)
