@@ -9,7 +9,7 @@
 #define LIVE      1 /* must be in one state */
 #define MARKED    2 /* leased, and Cancel answered Running */
 #define CANCELLED 3 /* Cancel answered Cancelled, or Running to its predecessor */
-#define OVER      4 /* done, replaced, or removed after MARKED */
+#define ENDED      4 /* done, replaced, or removed after MARKED */
 
 /* The engine's state of the shard, which a fail-over rolls back. */
 typedef Shard {
@@ -30,7 +30,7 @@ typedef Shard {
 #endif
 
 	byte highest;              /* of the history: the fence of the last lease */
-	byte fate[SCHEDULES + 1];  /* of the history: NEW to OVER, by ID */
+	byte status[SCHEDULES + 1];  /* of the history: NEW to ENDED, by ID */
 	byte past;                 /* of the history: a bit for each number that must not take effect
 	                            * any more */
 };
@@ -90,10 +90,10 @@ inline verify() {
 	assert(D1 || s.waiting + s.leased + s.dead == (s.body != 0));
 	assert(D1 || s.succ == 0 || s.leased);
 	for (i : 1 .. SCHEDULES) {
-		assert(D1 || (s.body == i) + (s.succ == i) == (s.fate[i] == LIVE || s.fate[i] == MARKED))
+		assert(D1 || (s.body == i) + (s.succ == i) == (s.status[i] == LIVE || s.status[i] == MARKED))
 	}
-	assert(D4 || !running(0) || s.fate[w[0].id] != CANCELLED);
-	assert(D4 || !running(1) || s.fate[w[1].id] != CANCELLED);
+	assert(D4 || !running(0) || s.status[w[0].id] != CANCELLED);
+	assert(D4 || !running(1) || s.status[w[1].id] != CANCELLED);
 	assert(D8 || !running(0) || !running(1));
 	i = 0
 }
@@ -114,7 +114,7 @@ inline clear() {
 	s.dead = 0;
 	s.body = 0;
 	s.attempts = 0;
-	s.fate[0] = NEW;
+	s.status[0] = NEW;
 	unlease()
 }
 
@@ -126,7 +126,7 @@ byte over;
 /* Whether the engine carries out the request of a change of a kind, by its log. A request that was
  * carried out before gets the same answer again, which is not a step. */
 #if defined(SCHEDULE_TWICE)
-#define unheard(n, kind) (!(s.past & bitof(n)) || s.fate[n] != NEW)
+#define unheard(n, kind) (!(s.past & bitof(n)) || s.status[n] != NEW)
 #elif defined(SCHEDULE_OVERTAKEN)
 #define unheard(n, kind) ((n) != s.log)
 #elif defined(LATE_BY_KIND)
@@ -174,28 +174,28 @@ inline change(number, kind, left) {
 
 /* Store.Schedule of one Entry, that of the given call. */
 inline schedule(call) {
-	assert(D8 || s.fate[call] == NEW);
+	assert(D8 || s.status[call] == NEW);
 	if
 	:: s.leased ->
 		printf("engine: schedule %d succeeds %d\n", call, s.body);
 #ifdef SUCCESSOR_BESIDE
-		s.fate[s.body] = OVER;
+		s.status[s.body] = ENDED;
 		s.waiting = 1;
 		s.body = call;
 #else
-		s.fate[s.succ] = OVER;
+		s.status[s.succ] = ENDED;
 		s.succ = call;
 #endif
 	:: else ->
 		printf("engine: schedule %d waits\n", call);
-		s.fate[s.body] = OVER;
+		s.status[s.body] = ENDED;
 		s.dead = 0;
 		s.waiting = 1;
 		s.body = call;
 		s.attempts = 0;
 	fi;
-	s.fate[0] = NEW;
-	s.fate[call] = LIVE;
+	s.status[0] = NEW;
+	s.status[call] = LIVE;
 	verify()
 }
 
@@ -208,16 +208,16 @@ inline cancel() {
 	:: s.waiting ->
 #endif
 		printf("engine: cancel removes %d\n", s.body);
-		s.fate[s.body] = CANCELLED;
-		s.fate[s.succ] = CANCELLED;
+		s.status[s.body] = CANCELLED;
+		s.status[s.succ] = CANCELLED;
 		clear();
 		answer = REMOVED;
 #ifndef CANCEL_REMOVES
 	:: s.leased ->
 		printf("engine: cancel marks %d\n", s.body);
-		s.fate[s.body] = MARKED;
-		s.fate[s.succ] = CANCELLED;
-		s.fate[0] = NEW;
+		s.status[s.body] = MARKED;
+		s.status[s.succ] = CANCELLED;
+		s.status[0] = NEW;
 		s.cancelled = 1;
 		s.succ = 0;
 		answer = RUNNING;
@@ -230,7 +230,7 @@ inline cancel() {
 
 /* Store.Claim: a lease is granted to the worker that drew the token. */
 inline lease(drawn) {
-	assert(D4 || s.fate[s.body] == LIVE);
+	assert(D4 || s.status[s.body] == LIVE);
 #if defined(CLAIM_FORGOTTEN)
 	assert(D9 || w[_pid].at == CLAIMS);
 #endif
@@ -267,9 +267,9 @@ inline lease(drawn) {
 inline finish(how, dropped) {
 	old = s.body;
 	next = s.succ;
-	was = s.fate[old];
+	was = s.status[old];
 	if
-	:: was == MARKED || next || how == DONE -> s.fate[old] = OVER
+	:: was == MARKED || next || how == DONE -> s.status[old] = ENDED
 	:: else
 	fi;
 	if

@@ -359,7 +359,7 @@ end:	do
 	to.out = from.out; to.last = from.last; to.log = from.log; \
 	to.open = from.open; to.past = from.past; copykinds(to, from); \
 	to.highest = from.highest; \
-	for (i : 1 .. SCHEDULES) { to.fate[i] = from.fate[i] } \
+	for (i : 1 .. SCHEDULES) { to.status[i] = from.status[i] } \
 	i = 0
 
 /* A fail-over to a replica that lacks the latest writes. */
@@ -380,7 +380,7 @@ end:	do
 		replica.out = 0; replica.last = 0; replica.log = 0;
 		replica.highest = 0;
 		replica.open = 0; replica.past = 0;
-		for (i : 1 .. SCHEDULES) { replica.fate[i] = 0 }
+		for (i : 1 .. SCHEDULES) { replica.status[i] = 0 }
 		/* A lease that the replica lacks or has with an earlier end does not hold any more. */
 		for (i : 0 .. 1) {
 			if
