@@ -359,15 +359,15 @@ func TestLockedShardIsSkipped(t *testing.T) {
 	f.useShard(1)
 	s := f.shards[1]
 	s.mu.Lock()
-	shards := make(chan uint32, 2)
+	shards := make(chan uint32, 3)
 	go func() {
-		for range 2 {
+		for range 3 { // in the first call the stack may grow, and so move to another entry
 			h, _ := f.Schedule(1, time.Hour)
 			shards <- h.shard()
 		}
 	}()
 	var got []uint32
-	for range 2 {
+	for range 3 {
 		select {
 		case shard := <-shards:
 			got = append(got, shard)
@@ -377,8 +377,8 @@ func TestLockedShardIsSkipped(t *testing.T) {
 		}
 	}
 	s.mu.Unlock()
-	require.NotEqual(t, uint32(1), got[0])
-	require.Equal(t, got[0], got[1])
+	require.NotContains(t, got, uint32(1))
+	require.Equal(t, got[1], got[2])
 }
 
 // T12: every method works from a callback and from OnPanic.
