@@ -14,7 +14,7 @@ type exchange struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 
-	// While a poll waits, only the keepAlive uses these and w.
+	// While a poll waits, only its keepAlive uses these and w.
 
 	headerSent  bool // the status and bytes may have been sent: only a body can follow
 	writeFailed bool // a byte could not be written

@@ -14,7 +14,7 @@ type core struct {
 	options   Options
 	lists     lists
 	clock     *Clock
-	ownsClock bool         // the wheel is this core's
+	ownsClock bool         // the clock is this core's
 	held      atomic.Int64 // operations, counted only with MaxPending; written by any goroutine
 	panics    atomic.Uint64
 	tallies   tallies

@@ -126,8 +126,8 @@ func TestP15ChecksRequestedByOthers(t *testing.T) {
 	})
 }
 
-// P15: for an operation that others have requested in a pause the count restarts: only a dozen
-// checks in a row that it has requested itself make it fail.
+// P15: when others have requested a check in a pause, the count restarts: an operation fails
+// only after a dozen checks in a row that it has requested itself.
 func TestP15ChecksRequestedInPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})

@@ -322,7 +322,7 @@ func (t *table[K, V]) grow(keys int) {
 	}
 }
 
-// shrink removes up to most buckets if there are too few keys for the present ones.
+// shrink removes up to limit buckets if there are too few keys for the present ones.
 func (t *table[K, V]) shrink(keys, limit int) {
 	if !t.resize.TryLock() {
 		return

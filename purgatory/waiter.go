@@ -73,7 +73,7 @@ func (w *waiter) begin(c *core, op Operation, timeout time.Duration) (gen uint64
 // lock of a list that contains it.
 func (w *waiter) handle() Pending { return Pending{w, w.state.generation()} }
 
-// prefetchOp begins to load the operation that an interface points to. The caller holds the lock
+// prefetchOp begins to load the operation that op points to. The caller holds the lock
 // of a list that contains the record, which leaves its lists before op changes.
 func (w *waiter) prefetchOp() {
 	type iface struct{ typ, data unsafe.Pointer }

@@ -414,7 +414,7 @@ func TestResetPacksTheSlab(t *testing.T) {
 			all = append(all, f.schedule(i, time.Hour))
 		}
 		f.schedule(0, 2*time.Hour) // in another one, and the last to be linked
-		synctest.Wait()            // the advancer, which clears recorded stops when it prunes, sleeps
+		synctest.Wait()            // the advancer, which clears deferred stops when it prunes, sleeps
 		l := &f.shards[0].lists
 		keep := int(l.timers.packAt) + unlinkBatch - 1
 		require.Zero(t, (len(all)-keep)%unlinkBatch)

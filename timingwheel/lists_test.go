@@ -189,7 +189,7 @@ func TestShardIsFull(t *testing.T) {
 	require.Equal(t, uint64(3), f.Stats().RefusedFull)
 	require.True(t, f.Stop(hs[0]))
 	require.Equal(t, 1, f.unlinked(0))
-	hs[0] = f.schedule(0, time.Minute) // in the node that was deferred, because no other is left
+	hs[0] = f.schedule(0, time.Minute) // in the node whose freeing was deferred: no other is left
 	require.Zero(t, f.unlinked(0))
 	f.verifyStopped()
 

@@ -169,7 +169,8 @@ func TestTouchOfDueTimer(t *testing.T) {
 	})
 }
 
-// The deadline has a monotonic reading, except at the end of time. A reading shows in a time's text.
+// The deadline has a monotonic reading, except at the end of time. A reading shows in a time's
+// text.
 func TestDeadlineIsMonotonic(t *testing.T) {
 	table, err := New(func(string, int) {}, timingwheel.Options{})
 	require.NoError(t, err)

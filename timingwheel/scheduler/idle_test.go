@@ -10,7 +10,8 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// An idle scheduler takes 11 KiB with two processors, stacks included, and its first job 50 KiB more.
+// An idle scheduler takes 11 KiB with two processors, stacks included, and its first job 50 KiB
+// more.
 func TestIdleMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it makes hundreds of schedulers")

@@ -42,7 +42,7 @@ type jobCounts struct {
 	returned      uint64
 	refusedFull   uint64 // by the jobs' wheel; jobs beyond the bound are in the count of calls
 	refusedClosed uint64
-	slotsFreed    uint64 // slots freed
+	slotsFreed    uint64
 }
 
 func (l *jobs) init(calls *timingwheel.Wheel[func()], o Options) {

@@ -60,9 +60,9 @@ func (s *Scheduler) OnSchedule(schedule Schedule, f func(), o JobOptions) (*Job,
 }
 
 // At calls f once, at a time of the wall clock. If that clock is changed before f has run, f is
-// called when the clock shows t, or within a second after it was set past t. (For a point in time that does not
-// move with the clock, use AfterFunc.) A past time is due at once. Errors as for
-// [Scheduler.Every].
+// called when the clock shows t, or within a second after it was set past t. (For a point in
+// time that does not move with the clock, use AfterFunc.) A past time is due at once. Errors as
+// for [Scheduler.Every].
 func (s *Scheduler) At(t time.Time, f func(), o JobOptions) (*Job, error) {
 	return s.startJob(single(stripMonotonic(t)), true, f, o)
 }
