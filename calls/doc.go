@@ -70,6 +70,6 @@
 // A group's calls share one lock. The table's own calls are spread over several, by id. Only
 // two operations hold such a lock for longer than a few calls take: closing a group, and
 // shrinking its map when seven eighths of the peak number of calls have ended. Shrinking takes
-// constant time for each remaining call (125,000 after a peak of a million). It delays the call
-// that ends then, and the others of the group.
+// constant time for each remaining call, of which there are 125,000 after a peak of a million.
+// It delays the call whose end causes it, and other calls of the group that begin or end then.
 package calls

@@ -16,10 +16,11 @@
 //
 // An element is a value with its deadline and its Handle. Take, Poll, PollN and PollAll return
 // only values: the taker of a job needs no more, and the rest is not computed. TakeElement and
-// PollElement return the Element instead. Peek and All, which leave elements in the queue, and
-// Clear and Close, which also return elements that are not due, always return Elements: so a
-// caller can remove or reset the head that Peek returned, and can store the elements that Clear
-// or Close returned, or push them elsewhere, with their deadlines.
+// PollElement return the Element instead.
+//
+// Four methods always return Elements. Peek and All leave the elements in the queue, and a
+// caller needs the Handle to remove or reset one. Clear and Close also return elements that are
+// not due, and a caller needs the deadlines to store these or to push them elsewhere.
 //
 // # Cost
 //

@@ -106,15 +106,19 @@ func (p *Polls) Stats() Stats {
 // not use w: with Options.KeepAwake another goroutine writes bytes to w during await, and no
 // longer when Serve returns.
 //
-// Serve answers 204 when the time has passed; 400 for an invalid query; 429 beyond
-// Options.MaxPerClient, and 503 if await was refused (purgatory.ErrFull), or ended by a
-// shutdown (purgatory.ErrClosed) or a CancelForKey (purgatory.ErrCancelled), both with a
-// Retry-After; 500 for any other error, which goes to Options.OnError. A cause given to
-// CancelForKey is such another error, unless it wraps purgatory.ErrCancelled. After a shutdown
-// the connection is closed, so that the client reconnects to another server. The request's
-// context is done when the client disconnects. If a server's BaseContext or a middleware's
-// timeout has ended it, and the client is still connected, the client also gets 503 with a
-// Retry-After.
+// Serve answers
+//   - 204 when the time has passed;
+//   - 400 for an invalid query;
+//   - 429 with a Retry-After beyond Options.MaxPerClient;
+//   - 503 with a Retry-After if await was refused (purgatory.ErrFull), or ended by a shutdown
+//     (purgatory.ErrClosed) or a CancelForKey (purgatory.ErrCancelled); also if a server's
+//     BaseContext or a middleware's timeout has ended the request's context, and the client is
+//     still connected;
+//   - 500 for any other error, which goes to Options.OnError. A cause given to CancelForKey is
+//     such an error, unless it wraps purgatory.ErrCancelled.
+//
+// After a shutdown the connection is closed, so that the client reconnects to another server.
+// Nothing is sent to a client that has disconnected, which ends the request's context.
 //
 // No cache stores these answers: their Cache-Control is no-store, and Serve removes an ETag,
 // Last-Modified, Expires, Content-Type or Content-Length that the handler has set before. It

@@ -13,9 +13,9 @@ type Stats struct {
 	Pending int // timers held, Ready included
 	Ready   int // timers that are due and wait for a worker
 	// Overdue is how long ago the oldest timer that waits for a worker or for the advancer came
-	// due, or 0 if none waits. Its precision is one tick. It counts timers that the advancer
-	// has yet to move to a lower level from the beginning of their bucket's span, which may be
-	// before they came due.
+	// due, or 0 if none waits. Its precision is one tick. It may be too long while the advancer
+	// is late with a bucket of a higher level: every timer in the bucket then counts as due since
+	// the beginning of the bucket's span.
 	Overdue time.Duration
 
 	Scheduled     uint64 // timers accepted; = Pending + Stopped + Expired + Discarded + Returned

@@ -44,8 +44,8 @@
 //
 // # Cost
 //
-// Every method on one key takes constant time: a hash of the key, a search under a part's lock,
-// and an operation of the wheel. Nothing allocates while the number of keys does not change. A
+// Every method on one key takes constant time: a hash of the key, a search under the lock of one
+// part of the index, and an operation of the wheel. Nothing allocates while the number of keys does not change. A
 // key takes the wheel's memory for an Entry (some 25 bytes, a key and a value) and, in the
 // index, 10 bytes and the key once more, in tables that are between a quarter and seven eighths
 // full. If neither keys nor values have pointers, the garbage collector scans none of them.
@@ -55,8 +55,8 @@
 //
 // # Concurrency
 //
-// All methods are safe for use from any goroutine. Keys are spread over parts, each with its
-// own lock, and their timers over the wheel's shards. No lock is held while the expiry function
+// All methods are safe for use from any goroutine. The keys are spread over the parts of the
+// index, each with its own lock, and their timers over the wheel's shards. No lock is held while the expiry function
 // or a function given to All or Drain runs. The expiry function is called on up to
 // Options.Workers goroutines at once; a slow call delays others only when all of them are busy.
 // Panics in it are recovered and reported.
