@@ -16,7 +16,7 @@ type rival struct {
 	// maxSize is the largest number of timers that the rival is asked to hold, or 0 for no limit.
 	// Larger sizes are measured once, with this number, which their params show.
 	maxSize int
-	// maxReason is the reason for most if the machine sets it. Larger sizes are gaps then.
+	// maxReason is the reason for maxSize if the machine sets it. Larger sizes are gaps then.
 	maxReason string
 	// bytes is roughly the memory of a timer, including working space. The runner uses it to
 	// skip sizes that do not fit into memory.

@@ -137,7 +137,7 @@ func TestAServerSaysWhereItListens(t *testing.T) {
 	require.ErrorContains(t, err, "ended before it listened: exit status 0")
 }
 
-func TestFilesAreAskedForBeforehand(t *testing.T) {
+func TestOpenFilesAreCheckedFirst(t *testing.T) {
 	require.NoError(t, allowOpenFiles(100))
 	require.ErrorContains(t, allowOpenFiles(math.MaxInt32), "open files")
 }

@@ -174,7 +174,7 @@ func TestShutdownAnswersAtOnce(t *testing.T) {
 					} else {
 						require.Equal(t, http.StatusOK, a.status)
 						require.Equal(t, "\n", a.body)
-						require.Error(t, a.err, "the answer is not whole")
+						require.Error(t, a.err, "the answer is incomplete")
 					}
 				}
 				require.Equal(t, Stats{Refused: n}, p.Stats())

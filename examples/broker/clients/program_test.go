@@ -58,7 +58,7 @@ func retry(ctx context.Context, check func() error) error {
 	}
 }
 
-// retrying makes setting retry, as again does.
+// retrying makes setting retry as retry does.
 func retrying(ctx context.Context, setting func(name, want string) error) func(name, want string) error {
 	return func(name, want string) error {
 		return retry(ctx, func() error { return setting(name, want) })

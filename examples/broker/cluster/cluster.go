@@ -210,7 +210,7 @@ func (c *Cluster) Stats() (sum metric.Stats) {
 func (c *Cluster) WaitHealthy(ctx context.Context) error {
 	for !c.brokers.Healthy() {
 		if !fault.Sleep(ctx, 5*time.Millisecond) {
-			return fmt.Errorf("the cluster is not whole: %w", context.Cause(ctx))
+			return fmt.Errorf("the cluster is not healthy: %w", context.Cause(ctx))
 		}
 	}
 	return nil

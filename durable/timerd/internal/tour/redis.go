@@ -91,7 +91,7 @@ func joinCluster(ctx context.Context, addresses []string) error {
 				return err
 			}
 			if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, fmt.Sprintf("cluster_slots_ok:%d", slots)) {
-				return errors.New("timerd: the Cluster is not whole")
+				return errors.New("timerd: the Cluster is not ready")
 			}
 		}
 		return nil

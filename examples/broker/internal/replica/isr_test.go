@@ -78,9 +78,9 @@ func TestReplicasThatMayRejoin(t *testing.T) {
 	require.Equal(t, []int32{0, 1, 2}, isr)
 }
 
-// A follower counts from the moment that the leader asks for it to be in sync: the controller may
+// A follower counts from the moment that the leader proposes it as in sync: the controller may
 // grant that before the leader learns of it.
-func TestAskedForCountsAtOnce(t *testing.T) {
+func TestProposedReplicaCountsAtOnce(t *testing.T) {
 	t.Parallel()
 	p, img := leaderOfThree(t)
 	at(p, 1, 10)
