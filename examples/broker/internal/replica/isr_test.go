@@ -90,7 +90,7 @@ func TestProposedReplicaCountsAtOnce(t *testing.T) {
 	require.True(t, ok)
 	p.log.Append(kafkatest.Batch([]string{"x"}), 4, 1, 0)
 	p.FetchedBy(2, 11, 0, 4, 4, 0, nil)
-	require.Equal(t, int64(10), p.hw, "without the one that was asked for")
+	require.Equal(t, int64(10), p.hw, "without the proposed one")
 	p.WithdrawISR(current)
 	p.FetchedBy(2, 11, 0, 4, 4, 0, nil)
 	require.Equal(t, int64(11), p.hw)
