@@ -31,7 +31,7 @@
 //
 // net/http has a goroutine for each poll, and over HTTP/1.1 another one that detects the
 // disconnect. With their buffers a pending poll takes 22 KB there, and 12 KB over HTTP/2, of
-// which 1.5 and 1.1 KB belong to this package and the purgatory. (Go 1.26, amd64; the heap and
+// which 1.4 and 1.1 KB belong to this package and the purgatory. (Go 1.26, amd64; the heap and
 // the stacks, without the kernel's buffers; W15 of limbo's bench.) The purgatory adds no
 // goroutine.
 package longpoll

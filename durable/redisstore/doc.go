@@ -58,8 +58,8 @@
 //     So a call that returned ErrUnsure because its time was up has taken effect by then, or never
 //     does.
 //
-// The two rules cost no round trip, 14 to 40 bytes in a request, and up to three more commands in a
-// script.
+// The two rules cost no round trip, some tens of bytes in a request, and up to three more commands
+// in a script.
 //
 // These things remain possible:
 //

@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -21,5 +24,22 @@ func TestHeadersAreBounded(t *testing.T) {
 		require.NoError(t, res.Body.Close())
 		require.Equal(t, status, res.StatusCode, bytes)
 	}
+	require.NoError(t, stop())
+}
+
+// A connection whose request has no complete headers after 5 s is closed.
+func TestHeadersMustArrive(t *testing.T) {
+	t.Parallel()
+	url, stop := start(t, Config{Store: "pebble:" + filepath.Join(t.TempDir(), "timers"), Workers: 1})
+	begun := time.Now()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Write([]byte("GET /timers HTTP/1.1\r\nHost: timerd\r\n"))
+	require.NoError(t, err)
+	reply, _ := io.ReadAll(conn)
+	require.Empty(t, reply)
+	require.GreaterOrEqual(t, time.Since(begun), headerTimeout)
+	require.Less(t, time.Since(begun), readTimeout, "the timeout of a whole request")
 	require.NoError(t, stop())
 }
