@@ -3,6 +3,7 @@ package broker
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -215,6 +216,31 @@ func TestFollowerStartsAgain(t *testing.T) {
 		whole(t, c)
 		require.NotEmpty(t, requireSame(t, c, topic))
 		require.Greater(t, replicaOf(away.Server(), topic, 0).Offsets().Start, int64(100))
+	})
+}
+
+// A follower rejoins the in-sync set although it has caught up before its leader learns that it is
+// live again: nothing has to be fetched any more that would tell the leader a second time.
+func TestFollowerCatchesUpBeforeItIsLive(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T) {
+		c := startBrokers(t, 3, inMemory, longReplicaLag)
+		topic := startTopic(t, c, meta.TopicSpec{})
+		lead := leader(c, topic)
+		away := c.Nodes[(lead.ID+1)%3]
+		self := away.Server().self
+		require.NoError(t, kill(c, away))
+		synctest.Wait()
+		require.Len(t, isr(c, topic), 2)
+
+		s := lead.Server()
+		require.True(t, replicaOf(s, topic, 0).FetchedBy(away.ID, 0, 0, 0, -1, s.uptime.Now(), nil).Rejoining)
+		s.rejoining <- struct{}{}
+		synctest.Wait()
+		require.Len(t, isr(c, topic), 2, "it is not live yet")
+		_, err := c.Controller.Register(self)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Len(t, isr(c, topic), 3)
 	})
 }
 

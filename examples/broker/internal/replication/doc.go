@@ -18,7 +18,7 @@ type Broker struct {
 	Partitions *replica.Set
 	Controller *meta.Controller
 	Image      func() *meta.Image     // the broker's latest image
-	Changed    func() <-chan struct{} // returns a channel that is closed at the next change of its roles
+	Changed    func() <-chan struct{} // returns a channel that is closed when its roles, or the brokers it knows of, next change
 
 	MaxFetch  int                 // bytes of records to ask for
 	MaxAnswer int                 // maximum bytes of a response

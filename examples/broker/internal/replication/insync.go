@@ -11,20 +11,24 @@ import (
 )
 
 // KeepInSync maintains the in-sync sets of the partitions that a broker leads, until ctx ends: four
-// times per Lag, and when a follower may rejoin.
+// times per Lag, when a follower may rejoin, and at each new image. A follower may have caught up
+// before the image that lists it as live, and does not fetch again if there is nothing new.
 func KeepInSync(ctx context.Context, b *Broker) {
 	t := time.NewTicker(b.Lag / 4)
 	defer t.Stop()
+	changed := b.Changed()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		case <-b.Rejoining:
+		case <-changed:
 		}
 		if b.Gate.Pass(ctx) != nil {
 			return
 		}
+		changed = b.Changed() // before the image, so that the next round sees later changes
 		// Iterate over the image, which is read without a lock, so that partitions without
 		// followers are not even looked up.
 		for id, t := range b.Image().ByID {
