@@ -21,7 +21,7 @@ type server struct {
 	addr string        // its address
 	dir  string        // removed by stop; "" if there is none
 	done chan struct{} // closed when the process has ended
-	err  error         // how it ended; set before ended is closed
+	err  error         // how it ended; set before done is closed
 }
 
 // serverLimit limits the wait for a server to listen, and to end.
