@@ -46,10 +46,10 @@
 //   - A Store numbers its changes to a shard: claims, ends of runs, and all changes of timers.
 //     Each request lists the lower numbers whose calls had not returned when its own call began.
 //     The scripts keep, for each Store and shard, the highest number with this list, and the last
-//     reply of each kind, for a minute, or for the Lease if that is longer. A repeated request gets
-//     the reply of its first execution. A request that has not been executed is refused if a later
-//     change does not list it. So a call that returned ErrUnsure takes effect before a later change
-//     of the same Store, or never.
+//     reply of each kind, for at least a minute, or the Lease if that is longer. A repeated request
+//     gets the reply of its first execution. A request that has not been executed is refused if a
+//     later change does not list it. So a call that returned ErrUnsure takes effect before a later
+//     change of the same Store, or never.
 //   - Each change, extension and heartbeat carries a deadline by the server's clock, after
 //     which its script refuses it. The Store computes it from the time in the last reply
 //     and the time that has passed since, by its own monotonic clock, so that the deadline is not

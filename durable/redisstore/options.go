@@ -24,7 +24,9 @@ type Options struct {
 	// to 64 bytes, and no braces. Default "limbo".
 	Namespace string
 	// Shards divide the timers over the slots of a Cluster and over workers. The store keeps the
-	// number; opening it with another one is refused. 1 to store.MaxShards, default 16.
+	// number; opening it with another one is refused. Fewer shards make fewer, larger requests: with
+	// 4, a single server takes 1.5 times as many timers, in batches of 100. 1 to store.MaxShards,
+	// default 16.
 	Shards int
 	// Limits apply to each shard.
 	Limits store.Limits

@@ -9,6 +9,8 @@ import (
 var (
 	//go:embed lua/common.lua
 	commonLua string
+	//go:embed lua/runs.lua
+	runsLua string
 	//go:embed lua/schedule.lua
 	scheduleLua string
 	//go:embed lua/cancel.lua
@@ -57,20 +59,22 @@ func newScript(src string) *script {
 	return &script{src, hex.EncodeToString(sum[:])}
 }
 
+// Each call of a script executes all of its text, so a script has no more than it needs.
 func ofShard(src string) *script { return newScript(commonLua + src) }
+func ofRuns(src string) *script  { return newScript(commonLua + runsLua + src) }
 
 var (
 	scheduleScript   = ofShard(scheduleLua)
-	cancelScript     = ofShard(cancelLua)
+	cancelScript     = ofRuns(cancelLua)
 	rescheduleScript = ofShard(rescheduleLua)
 	getScript        = ofShard(getLua)
-	listScript       = ofShard(listLua)
-	requeueScript    = ofShard(requeueLua)
-	purgeScript      = ofShard(purgeLua)
-	claimScript      = ofShard(claimLua)
-	extendScript     = ofShard(extendLua)
-	endScript        = ofShard(endLua)
-	swapScript       = ofShard(swapLua)
+	listScript       = ofRuns(listLua)
+	requeueScript    = ofRuns(requeueLua)
+	purgeScript      = ofRuns(purgeLua)
+	claimScript      = ofRuns(claimLua)
+	extendScript     = ofRuns(extendLua)
+	endScript        = ofRuns(endLua)
+	swapScript       = ofRuns(swapLua)
 	plansScript      = ofShard(plansLua)
 	horizonsScript   = ofShard(horizonsLua)
 	statsScript      = ofShard(statsLua)

@@ -22,15 +22,15 @@ for i = 1, #keys do
     answer[i] = char(2) -- Running
     if not handled[key] then
       if succ_of[i] then
-        put(del_n, key)
-        if big(sub(succ_of[i], 9)) then put(del_b, ref(succ_of[i])) end
+        put('-n', key)
+        if big(sub(succ_of[i], 9)) then put('-B', ref(succ_of[i])) end
       end
-      put(set_r, key, sub(run, 1, 36) .. char(1) .. lasterror(run))
-      put(marked, holder(run) .. pack('<I2c0', #key, key))
+      put('+r', key, sub(run, 1, 36) .. char(1) .. lasterror(run))
+      marked[#marked + 1] = holder(run) .. pack('<I2c0', #key, key)
     end
   elseif head and not handled[key] and not died[i] then
     answer[i] = char(1) -- Cancelled
-    put(rem_w[lane(head)], key)
+    put(-lane(head), key)
     forget(key, head)
     note(key, 3, run)
   end

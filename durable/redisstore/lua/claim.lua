@@ -33,8 +33,8 @@ if last then
   for i = 1, #keys do
     local head, run = head_of[i], run_of[i]
     if head and run and end_of[i] and sub(run, 17, 32) == token then
-      put(held, i)
-      if big(head) then put(refs, ref(head)) end
+      held[#held + 1] = i
+      if big(head) then refs[#refs + 1] = ref(head) end
     end
   end
   local body_of, history_of, list, at = mget(blobs, refs), historiesof(keys), {}, 0
@@ -59,10 +59,13 @@ local deadLettered, repaired = 0, 0
 
 -- Every head has one state. If the counts differ, some key was lost: check a hundred heads from
 -- the point where the last claim stopped.
-local entries = call('ZCARD', leases) + call('ZCARD', dead)
-for i = 1, 5 do entries = entries + call('ZCARD', lanes[i]) end
+local entries, filled = call('ZCARD', leases) + call('ZCARD', dead), {}
+for i = 1, 5 do
+  local n = call('ZCARD', lanes[i])
+  entries, filled[i] = entries + n, n > 0
+end
 if entries ~= call('HLEN', heads) then
-  local page = call('HSCAN', heads, call('HGET', meta, 'h') or '0', 'COUNT', 100)
+  local page = call('HSCAN', heads, call('HGET', meta, 'h') or '0', 'COUNT', '100')
   local keys, found = {}, page[2]
   for i = 1, #found, 2 do keys[#keys + 1] = found[i] end
   local end_of, died, due_of = zmscore(leases, keys), zmscore(dead, keys), {}
@@ -71,7 +74,7 @@ if entries ~= call('HLEN', heads) then
     local head = found[2 * i]
     if not end_of[i] and not died[i] and not due_of[lane(head)][i] then
       forget(keys[i], head)
-      put(del_n, keys[i])
+      put('-n', keys[i])
       repaired = repaired + 1
     end
   end
@@ -89,7 +92,7 @@ end
 -- claim has expired, it can find leases of its own: then it picks these, and no others.
 local picks, plans, renewable, renewable_plans, mine = {}, {}, {}, {}, false
 local succeeded, due_before = false, nil
-local expired = call('ZRANGEBYSCORE', leases, '-inf', int(now), 'LIMIT', 0, 100)
+local expired = call('ZRANGEBYSCORE', leases, '-inf', int(now), 'LIMIT', '0', '100')
 if #expired > 0 then
   local head_of, run_of, succ_of = mget(heads, expired), mget(runs, expired), mget(succ, expired)
   for i = 1, #expired do
@@ -98,14 +101,14 @@ if #expired > 0 then
     if not whole then repaired = repaired + 1 end
     if whole and cancelled(run) then note(key, 3, run) end
     if successor then
-      put(rem_l, key)
+      put('-l', key)
       succeeded = true
       succeed(key, head, successor)
     elseif not head or run and cancelled(run) then
-      put(rem_l, key)
+      put('-l', key)
       forget(key, head)
     elseif not run then -- its due time was lost, but has passed: now is not early
-      put(rem_l, key)
+      put('-l', key)
       wait(key, head, now)
     elseif sub(run, 17, 32) == token then
       local list = isplan(key) and plans or picks
@@ -113,8 +116,8 @@ if #expired > 0 then
     elseif isplan(key) then
       renewable_plans[#renewable_plans + 1] = {key = key, head = head, run = run}
     elseif attempts(run) >= tonumber(ARGV[10]) then
-      put(rem_l, key)
-      put(add_d, int(now), key)
+      put('-l', key)
+      put('+d', int(now), key)
       note(key, 2, run)
       deadLettered = deadLettered + 1
     else
@@ -131,8 +134,8 @@ local keys, max_plans = {}, tonumber(ARGV[15])
 if not mine then
   for i = 1, min(#renewable_plans, max_plans) do plans[i] = renewable_plans[i] end
   local rest = max_plans - #plans
-  if rest > 0 then
-    local due = call('ZRANGEBYSCORE', lanes[5], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, rest)
+  if rest > 0 and (filled[5] or #expired > 0) then
+    local due = call('ZRANGEBYSCORE', lanes[5], '-inf', int(now), 'WITHSCORES', 'LIMIT', '0', rest)
     for i = 1, #due, 2 do
       keys[#keys + 1] = due[i]
       plans[#plans + 1] = {key = due[i], due = tonumber(due[i + 1]), lane = 5, at = #keys}
@@ -142,7 +145,12 @@ end
 
 -- Timers: one from each lane in turn, and then one of the expired leases.
 local due = {}
-for i = 1, 4 do due[i] = call('ZRANGEBYSCORE', lanes[i], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, max_timers) end
+for i = 1, 4 do
+  due[i] = {}
+  if filled[i] or #expired > 0 then -- which may wait now
+    due[i] = call('ZRANGEBYSCORE', lanes[i], '-inf', int(now), 'WITHSCORES', 'LIMIT', '0', ARGV[7])
+  end
+end
 local position = {0, 0, 0, 0, 0}
 local turn, idle = 0, mine and 5 or 0
 if tonumber(ARGV[11]) == 4 then turn = 4 end -- begins with the expired leases
@@ -176,10 +184,10 @@ local function take(list)
     if p.lane then p.head, p.run = head_of[p.at], run_of[p.at] end
     if not p.head or lane(p.head) ~= (p.lane or lane(p.head)) then
       -- A member of a lane without a record, or a second one. The record in the right lane stays.
-      put(rem_w[p.lane], p.key)
+      put(-p.lane, p.key)
       if not p.head then
-        put(del_r, p.key)
-        put(del_n, p.key)
+        put('-r', p.key)
+        put('-n', p.key)
         if isplan(p.key) then unindex(p.key) end
       end
       repaired = repaired + 1
@@ -210,7 +218,7 @@ for i = 1, #taken do
   local body = ''
   if p.ref then body = body_of[p.ref] end
   if not body then
-    if p.lane then put(rem_w[p.lane], p.key) else put(rem_l, p.key) end
+    if p.lane then put(-p.lane, p.key) else put('-l', p.key) end
     forget(p.key, p.head)
     repaired = repaired + 1
   else
@@ -221,9 +229,9 @@ for i = 1, #taken do
       if not p.lane then was_due = rundue(p.run) end
     end
     local run = newrun(was_due, first + #kept, token, tried + 1, 0, err)
-    if p.lane then put(rem_w[p.lane], p.key) end
-    put(add_l, lease_text, p.key)
-    put(set_r, p.key, run)
+    if p.lane then put(-p.lane, p.key) end
+    put('+l', lease_text, p.key)
+    put('+r', p.key, run)
     local n = #list
     list[n + 1], list[n + 2], list[n + 3], list[n + 4], list[n + 5] = p.key, p.head, body, run, lease_end
     list[n + 6] = history_of[p.key] or ''
@@ -242,15 +250,15 @@ local letters = call('ZCARD', dead)
 if letters > 0 then
   local excess = min(letters - tonumber(ARGV[12]), 500)
   local old = {}
-  if excess > 0 then old = call('ZRANGE', dead, 0, excess - 1) end
+  if excess > 0 then old = call('ZRANGE', dead, '0', excess - 1) end
   if ARGV[13] ~= '0' then
-    local aged = call('ZRANGEBYSCORE', dead, '-inf', '(' .. int(now - ARGV[13]), 'LIMIT', 0, 500)
+    local aged = call('ZRANGEBYSCORE', dead, '-inf', '(' .. int(now - ARGV[13]), 'LIMIT', '0', '500')
     if #aged > #old then old = aged end
   end
   if #old > 0 then
     local heads_of_old = mget(heads, old)
     for i = 1, #old do
-      put(rem_d, old[i])
+      put('-d', old[i])
       forget(old[i], heads_of_old[i])
     end
     flush()

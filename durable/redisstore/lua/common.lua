@@ -1,4 +1,5 @@
--- common.lua precedes every script about a shard.
+-- common.lua precedes every script about a shard; runs.lua follows it in those about runs, their
+-- ends and plans.
 --
 -- KEYS, the same in all of them, with one hash tag:
 --    1..4  w0..w3  sorted sets, a lane each: key → due ms         waiting timers
@@ -34,7 +35,9 @@
 -- Numbers in them are little-endian.
 --
 -- A script reads, then decides, then writes: a fixed number of calls with at most 500 keys each;
--- 1000 if it claims timers and plans. Bodies of more than 2 KiB are read only for a reply.
+-- 1000 if it claims timers and plans. Bodies of more than 2 KiB are read only for a reply. Numbers
+-- among the arguments of calls are texts: Redis would format each with 17 digits, which takes as
+-- long as a short command.
 
 local call, sub, byte, char = redis.call, string.sub, string.byte, string.char
 local pack, unstruct = struct.pack, struct.unpack
@@ -46,7 +49,6 @@ local leases, heads, blobs, runs, succ, dead, meta, index, histories, log =
 
 local LATEST = 9223372036854 -- ms, in the year 2262
 local KEEP = 60000           -- minimum time, in ms, that a reply is kept
-local NOTES, ERROR = 10, 100 -- store.MaxNotes, store.MaxNoteError
 
 -- now is the present rounded down. soon is the present rounded up; delays above zero count from
 -- soon, so that no timer is early.
@@ -84,17 +86,6 @@ local function bodysize(head)
   return #head - 18 - byte(head, 2)
 end
 
-local function newrun(due, fence, token, attempts, flags, err)
-  return pack('<i8i8c16I4B', due, fence, token, attempts, flags) .. err
-end
-local UNLEASED = string.rep('\0', 16)
-local function rundue(run) return (unstruct('<i8', run)) end
-local function fence(run) return (unstruct('<I8', run, 9)) end
-local function holder(run) return sub(run, 9, 32) end
-local function attempts(run) return (unstruct('<I4', run, 33)) end
-local function cancelled(run) return byte(run, 37) % 2 == 1 end
-local function lasterror(run) return sub(run, 38) end
-
 -- mget and zmscore return false for missing keys.
 local function mget(hash, keys)
   if #keys == 0 then return {} end
@@ -105,29 +96,18 @@ local function zmscore(set, keys)
   return call('ZMSCORE', set, unpack(keys))
 end
 
--- historiesof returns the histories of the plans among keys, by key.
-local function historiesof(keys)
-  local plans, found = {}, {}
-  for i = 1, #keys do
-    if isplan(keys[i]) then plans[#plans + 1] = keys[i] end
-  end
-  local history_of = mget(histories, plans)
-  for i = 1, #plans do found[plans[i]] = history_of[i] or nil end
-  return found
-end
-
 -- horizon returns the present, the earliest due time and the earliest end of a lease; 0 if there is
 -- none.
 local function horizon()
   local due = 0
   for i = 1, 5 do
-    local first = call('ZRANGE', lanes[i], 0, 0, 'WITHSCORES')[2]
+    local first = call('ZRANGE', lanes[i], '0', '0', 'WITHSCORES')[2]
     if first then
       first = tonumber(first)
       if due == 0 or first < due then due = first end
     end
   end
-  return now, due, tonumber(call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2] or 0)
+  return now, due, tonumber(call('ZRANGE', leases, '0', '0', 'WITHSCORES')[2] or 0)
 end
 
 -- publish returns the command's reply, which may be an error. It comes after the writes, and its
@@ -136,162 +116,53 @@ local function publish(message)
   if ARGV[2] ~= '' then return redis.pcall(ARGV[2], ARGV[3], message) end
 end
 
--- The writes of a script, collected so that each command is one call.
-local rem_w, add_w = {{}, {}, {}, {}, {}}, {{}, {}, {}, {}, {}}
-local rem_l, add_l, rem_d, add_d = {}, {}, {}, {}
-local del_h, set_h, del_b, set_b, del_r, set_r, del_n, set_n = {}, {}, {}, {}, {}, {}, {}, {}
-local rem_i, add_i, del_y, set_y = {}, {}, {}, {} -- index and histories
+-- The writes of a script, collected so that each command is one call. A list's name is + or - and
+-- the letter of its key, for members and fields to set or remove; for lane n it is the number n or
+-- -n. One table holds all lists, and few closures use many variables: to make those for each call
+-- takes longer than a short script itself.
+local writes = {}
 
-local function put(list, a, b)
+local function put(name, a, b)
+  local list = writes[name]
+  if not list then
+    list = {}
+    writes[name] = list
+  end
   local n = #list
   list[n + 1] = a
   if b then list[n + 2] = b end
 end
 
--- unindex removes a plan from the index, and its history.
-local function unindex(key)
-  put(rem_i, key)
-  put(del_y, key)
-end
-
--- forget frees the head's body and all records of the key that are in hashes.
-local function forget(key, head)
-  put(del_h, key)
-  put(del_r, key)
-  if head and big(head) then put(del_b, ref(head)) end
-  if isplan(key) then unindex(key) end
-end
-
--- notes are the ends of occurrences that are not in the histories yet. waits holds, for each plan
--- that this script makes wait, the number of notes before that.
-local notes, waits = {}, {}
-
 -- wait makes a timer wait. Its head is written, or will be.
-local function wait(key, head, due)
-  put(add_w[lane(head)], int(due), key)
-  waits[key] = #notes
-end
+local function wait(key, head, due) put(lane(head), int(due), key) end
 
--- note records the end of a timer, if it is an occurrence: 1 done, 2 dead or 3 cancelled
--- (store.OccurrenceOutcome). run is its last run, or nil. If err is nil, the error is that of the
--- run.
-local function note(key, outcome, run, err)
-  local at = string.find(key, '\0', 1, true)
-  if not at or at == #key then return end
-  local name, begun, tried = sub(key, at + 1), 0, 0
-  if run then
-    begun, tried, err = floor(fence(run) / 1000), min(attempts(run), 65535), err or lasterror(run)
-  end
-  err = sub(err or '', 1, ERROR)
-  local text
-  if #name == 13 and not string.find(name, '%D') then
-    text = pack('<BI6I6I6I2B', outcome + 4, tonumber(name), begun, now, tried, #err) .. err
-  else
-    text = pack('<BI2c0I6I6I2B', outcome, #name, name, begun, now, tried, #err) .. err
-  end
-  notes[#notes + 1] = {plan = sub(key, 1, at), outcome = outcome, text = text}
-end
-
--- newhistory returns a history without notes; wakeof returns the first byte of a history, and
--- setwake replaces it.
-local function newhistory() return string.rep('\0', 20) end
-local function wakeof(history) return byte(history, 1) end
-local function setwake(history, wake) return char(wake) .. sub(history, 2) end
-
--- counts returns how many occurrences are done, dead and cancelled.
-local function counts(history) return unstruct('<I6I6I6', history, 3) end
-
--- withnote returns a history with one more note.
-local function withnote(history, n)
-  local wake, kept, done, died, cancels = unstruct('<BBI6I6I6', history)
-  local outcome, first = n.outcome, 21
-  if outcome == 1 then done = done + 1 elseif outcome == 2 then died = died + 1 else cancels = cancels + 1 end
-  if kept == NOTES then -- drop the first
-    local name = byte(history, first) >= 4 and 6 or 2 + unstruct('<I2', history, first + 1)
-    local err = first + 1 + name + 14
-    first, kept = err + 1 + byte(history, err), kept - 1
-  end
-  return pack('<BBI6I6I6', wake, kept + 1, done, died, cancels) .. sub(history, first) .. n.text
-end
-
--- applynotes adds the notes to the histories of their plans, and makes those waiting plans due now
--- that wake on them. It returns whether there was one. A flush must follow.
-local function applynotes()
-  if #notes == 0 then return false end
-  local plans, position, wakes = {}, {}, false
-  for i = 1, #notes do
-    local plan = notes[i].plan
-    if not position[plan] then
-      plans[#plans + 1] = plan
-      position[plan] = #plans
-    end
-  end
-  local history_of, due_of = mget(histories, plans), {}
-  for i = 1, #plans do
-    if history_of[i] and wakeof(history_of[i]) > 0 then wakes = true end
-  end
-  if wakes then due_of = zmscore(lanes[5], plans) end
-  local woken = {}
-  for i = 1, #notes do
-    local n = notes[i]
-    local at = position[n.plan]
-    local history = history_of[at]
-    if history then
-      history = withnote(history, n)
-      local wake = wakeof(history)
-      if wake == 2 or wake == 1 and n.outcome == 2 then
-        if due_of[at] or waits[n.plan] and waits[n.plan] < i then
-          history, woken[#woken + 1] = setwake(history, 0), n.plan
-        end
-      end
-      history_of[at] = history
-    end
-  end
-  for i = 1, #plans do
-    if history_of[i] then put(set_y, plans[i], history_of[i]) end
-  end
-  for i = 1, #woken do put(add_w[5], int(now), woken[i]) end
-  notes = {}
-  return #woken > 0
-end
-
--- succeed replaces a timer that has ended by its successor, and returns when that is due.
-local function succeed(key, head, successor)
-  forget(key, head)
-  put(del_n, key)
-  local due, h = unstruct('<i8', successor), sub(successor, 9)
-  put(set_h, key, h)
-  wait(key, h, due)
-  return due
-end
-
-local function send(command, key, list)
-  if #list == 0 then return end
-  call(command, key, unpack(list))
-  for i = #list, 1, -1 do list[i] = nil end
+local function send(command, key, name)
+  local list = writes[name]
+  if list then call(command, key, unpack(list)) end
 end
 
 -- flush writes. The writes that free memory come first, so a key that is both removed and set is
 -- set. A key in the index has a head, even if flush ends midway.
 local function flush()
-  for i = 1, 5 do send('ZREM', lanes[i], rem_w[i]) end
-  send('ZREM', leases, rem_l)
-  send('ZREM', dead, rem_d)
-  send('ZREM', index, rem_i)
-  send('HDEL', histories, del_y)
-  send('HDEL', heads, del_h)
-  send('HDEL', blobs, del_b)
-  send('HDEL', runs, del_r)
-  send('HDEL', succ, del_n)
-  for i = 1, 5 do send('ZADD', lanes[i], add_w[i]) end
-  send('ZADD', leases, add_l)
-  send('ZADD', dead, add_d)
-  send('HSET', heads, set_h)
-  send('HSET', blobs, set_b)
-  send('HSET', runs, set_r)
-  send('HSET', succ, set_n)
-  send('ZADD', index, add_i)
-  send('HSET', histories, set_y)
+  for i = 1, 5 do send('ZREM', lanes[i], -i) end
+  send('ZREM', leases, '-l')
+  send('ZREM', dead, '-d')
+  send('ZREM', index, '-i')
+  send('HDEL', histories, '-h')
+  send('HDEL', heads, '-b')
+  send('HDEL', blobs, '-B')
+  send('HDEL', runs, '-r')
+  send('HDEL', succ, '-n')
+  for i = 1, 5 do send('ZADD', lanes[i], i) end
+  send('ZADD', leases, '+l')
+  send('ZADD', dead, '+d')
+  send('HSET', heads, '+b')
+  send('HSET', blobs, '+B')
+  send('HSET', runs, '+r')
+  send('HSET', succ, '+n')
+  send('ZADD', index, '+i')
+  send('HSET', histories, '+h')
+  writes = {}
 end
 
 -- late returns an error if the deadline of a request has passed.
@@ -299,8 +170,12 @@ local function late(deadline)
   if now >= tonumber(deadline) then return redis.error_reply('EXPIRED ' .. int(now)) end
 end
 
--- keep keeps the log for KEEP from now, for ms if that is more, and at least as long as before.
-local function keep(ms) call('PEXPIRE', log, int(math.max(KEEP, ms or 0, call('PTTL', log)))) end
+-- keep keeps the log for KEEP from now, or for ms if that is more. It adds another KEEP, so that
+-- most requests need not write the expiry; with always it writes it.
+local function keep(ms, always)
+  local least, left = math.max(KEEP, ms or 0), call('PTTL', log)
+  if always or left < least then call('PEXPIRE', log, int(math.max(least + KEEP, left))) end
+end
 
 -- A client numbers its requests that change something in a shard, with one count for all kinds, and
 -- has at most one of each kind in flight. admit returns three values:
@@ -317,7 +192,7 @@ local function admit(kind)
   number, deadline, open = string.match(ARGV[4], '^(%d+) (%d+)(.*)$')
   local last, in_flight, kept = unpack(call('HMGET', log, 'n', 'o', kind))
   if kept and unstruct('<I8', kept) == tonumber(number) then
-    keep()
+    keep(nil, true)
     return sub(kept, 9)
   end
   newest = not last or tonumber(number) > tonumber(last)

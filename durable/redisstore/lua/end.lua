@@ -24,7 +24,7 @@ for i = 1, #keys do
   else
     answer[i] = char(cancelled(run) and 3 or succ_of[i] and 4 or 1) -- EndCancelled, EndReplaced, Ended
     handled[key] = true
-    put(rem_l, key)
+    put('-l', key)
     local head, kind = head_of[i], byte(ARGV[at + 2])
     local due
     if cancelled(run) and head then note(key, 3, run) end
@@ -38,18 +38,18 @@ for i = 1, #keys do
         note(key, 1, run)
       end
     elseif kind == 5 then -- DeadLetter
-      put(add_d, int(now), key)
+      put('+d', int(now), key)
       note(key, 2, run, ARGV[at + 3])
-      put(set_r, key, newrun(rundue(run), 0, UNLEASED, attempts(run), 0, ARGV[at + 3]))
+      put('+r', key, newrun(rundue(run), 0, UNLEASED, attempts(run), 0, ARGV[at + 3]))
     else
       local tried, err = attempts(run), lasterror(run)
       if kind == 2 then err = ARGV[at + 3] else tried = tried - 1 end -- Retry; the rest do not count
       if kind == 4 then due = rundue(run) else due = after(tonumber(sub(ARGV[at + 2], 2))) end -- Release
       wait(key, head, due)
       if tried == 0 and err == '' then
-        put(del_r, key)
+        put('-r', key)
       else
-        put(set_r, key, newrun(due, 0, UNLEASED, tried, 0, err))
+        put('+r', key, newrun(due, 0, UNLEASED, tried, 0, err))
       end
     end
     if due and (not earliest or due < earliest) then earliest = due end

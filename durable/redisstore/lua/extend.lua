@@ -21,7 +21,7 @@ for i = 1, #keys do
   elseif cancelled(run) then
     answer[i] = char(2) -- ExtendCancelled
   else
-    put(add_l, int(lease_end), keys[i])
+    put('+l', int(lease_end), keys[i])
     answer[i] = char(1) -- Extended
   end
 end

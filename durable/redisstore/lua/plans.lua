@@ -6,7 +6,7 @@
 -- Cost   O(log N) for each; at most 9 calls
 
 local from = ARGV[4] == '' and '-' or '(' .. ARGV[4]
-local keys = call('ZRANGEBYLEX', index, from, '+', 'LIMIT', 0, ARGV[5])
+local keys = call('ZRANGEBYLEX', index, from, '+', 'LIMIT', '0', ARGV[5])
 local head_of, refs, max_bytes = mget(heads, keys), {}, tonumber(ARGV[6])
 local page, bytes = {}, 0
 for i = 1, #keys do

@@ -18,7 +18,7 @@ for i = 1, #keys do
   local key = keys[i]
   if died[i] and not handled[key] then
     handled[key], n = true, n + 1
-    put(rem_d, key)
+    put('-d', key)
     forget(key, head_of[i])
   end
 end

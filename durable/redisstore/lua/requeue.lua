@@ -20,9 +20,9 @@ for i = 1, #keys do
   if head and died[i] and not handled[key] then
     answer[i] = char(1) -- Requeued
     handled[key], some = true, true
-    put(rem_d, key)
+    put('-d', key)
     local err = run_of[i] and lasterror(run_of[i]) or ''
-    if err == '' then put(del_r, key) else put(set_r, key, newrun(now, 0, UNLEASED, 0, 0, err)) end
+    if err == '' then put('-r', key) else put('+r', key, newrun(now, 0, UNLEASED, 0, 0, err)) end
     wait(key, head, now)
   elseif head or end_of[i] then
     answer[i] = char(2) -- RequeueExists

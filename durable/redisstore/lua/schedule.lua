@@ -78,26 +78,26 @@ for i = 1, #order do
   if s.new then
     if s.was == 'waiting' then
       moved = true
-      if lane(s.head) ~= lane(s.new) then put(rem_w[lane(s.head)], key) end
+      if lane(s.head) ~= lane(s.new) then put(-lane(s.head), key) end
     elseif s.was == 'dead' then
-      put(rem_d, key)
+      put('-d', key)
     end
-    if s.was then put(del_r, key) end
-    if s.head and big(s.head) then put(del_b, ref(s.head)) end
+    if s.was then put('-r', key) end
+    if s.head and big(s.head) then put('-B', ref(s.head)) end
     wait(key, s.new, s.due)
-    put(set_h, key, s.new)
-    if s.body ~= '' then put(set_b, ref(s.new), s.body) end
+    put('+b', key, s.new)
+    if s.body ~= '' then put('+B', ref(s.new), s.body) end
     if not earliest or s.due < earliest then earliest = s.due end
   end
   if s.succ_due then
-    if s.old_succ and big(sub(s.old_succ, 9)) then put(del_b, ref(s.old_succ)) end
-    put(set_n, key, pack('<i8', s.succ_due) .. s.succ)
-    if s.succ_body ~= '' then put(set_b, ref(s.succ), s.succ_body) end
+    if s.old_succ and big(sub(s.old_succ, 9)) then put('-B', ref(s.old_succ)) end
+    put('+n', key, pack('<i8', s.succ_due) .. s.succ)
+    if s.succ_body ~= '' then put('+B', ref(s.succ), s.succ_body) end
   end
 end
 
 reply = concat(answer)
-call('ZADD', leases, 'XX', 0, '')
+call('ZADD', leases, 'XX', '0', '')
 flush()
 if scheduled > 0 then call('HINCRBY', meta, 'c', scheduled) end
 remember('schedule', reply)

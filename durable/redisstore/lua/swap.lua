@@ -114,14 +114,14 @@ for i = 1, #swaps do
       if due <= now and #taken < max_leases then
         local run = newrun(due, next_fence, token, 1, 0, '')
         next_fence = next_fence + 1
-        put(add_l, lease_text, key)
-        put(set_r, key, run)
+        put('+l', lease_text, key)
+        put('+r', key, run)
         leased(i, position, run, lease_end)
       else
         wait(key, head, due)
       end
-      put(set_h, key, head)
-      if body ~= '' then put(set_b, ref(head), body) end
+      put('+b', key, head)
+      if body ~= '' then put('+B', ref(head), body) end
       exists[key], created = true, created + 1
     end
   end
@@ -131,25 +131,25 @@ for i = 1, #order do
   local key = order[i]
   local s = plans[key]
   if s.swapped then
-    put(rem_l, key) -- a lease ends with the swap
-    put(del_r, key)
-    if s.old and big(s.old) then put(del_b, ref(s.old)) end
+    put('-l', key) -- a lease ends with the swap
+    put('-r', key)
+    if s.old and big(s.old) then put('-B', ref(s.old)) end
     if s.head then
       wait(key, s.head, s.due)
-      put(set_h, key, s.head)
-      if s.body ~= '' then put(set_b, ref(s.head), s.body) end
-      if not history_of[key] then put(add_i, '0', key) end -- it is written before the history
-      if s.changed then put(set_y, key, s.history) end
+      put('+b', key, s.head)
+      if s.body ~= '' then put('+B', ref(s.head), s.body) end
+      if not history_of[key] then put('+i', '0', key) end -- it is written before the history
+      if s.changed then put('+h', key, s.history) end
     else
-      put(rem_w[5], key)
-      put(del_h, key)
+      put(-5, key)
+      put('-b', key)
       unindex(key)
     end
   end
 end
 
 reply = concat(answer) .. concat(taken)
-if adds then call('ZADD', leases, 'XX', 0, '') else call('ZREM', leases, '') end
+if adds then call('ZADD', leases, 'XX', '0', '') else call('ZREM', leases, '') end
 flush()
 if next_fence ~= first_fence then call('HSET', meta, 'f', int(next_fence - 1)) end
 if created > 0 then call('HINCRBY', meta, 'c', created) end
