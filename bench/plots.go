@@ -38,7 +38,7 @@ var reportPlots = []reportPlot{
 	{"w2_memory.png", "W2", "bytes_per_timer", "bars", "", "W2 memory of a timer with its handle, by timers", "bytes of live heap", nil, false},
 	{"w2_gc.png", "W2", "gc_ms", "bars", "", "W2 a full collection while timers are held, by timers", "ms", nil, false},
 	{"w3_cpu.png", "W3", "cpu_ns_per_timer", "bars", "", "W3 CPU to fire a timer, by timers", "ns of CPU per timer", nil, true},
-	{"w3_lateness.png", "W3", "", "spread", "", "W3 lateness at 250,000 timers a second", "ms late; early ones are drawn at 0.001", nil, false},
+	{"w3_lateness.png", "W3", "", "spread", "", "W3 lateness at 250,000 timers a second", "ms late; early ones are drawn at 0.001", nil, true},
 	{"w4_stall.png", "W4", "sched_max_us", "bars", "", "W4 longest wait of schedule or stop during a burst, by timers", "µs", nil, true},
 	{"w4_drain.png", "W4", "drain_ms", "bars", "", "W4 time until the burst is drained, by timers", "ms", nil, false},
 	{"w5_cpu.png", "W5", "cpu_ms", "bars", "", "W5 CPU in 5 s of silence", "ms of CPU", nil, true},

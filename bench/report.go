@@ -113,7 +113,8 @@ row, and have been subtracted from none. A size that was reduced for an impl is
 shown as a size of its own. CPU is the user and system time of the whole process
 by getrusage, wake-ups are its voluntary context switches; memory is the live heap
 after a full collection, handles included, and in W7 the resident memory. 100M
-timers are held once in a run, so those rows have no brackets. In W4 the control
+timers are held once in a run, so those rows have no brackets. In W3 the control's
+lateness is that of a goroutine that only sleeps until each of limbo's ticks. In W4 the control
 runs beside one goroutine for each core, woken when the burst would be due, that
 works and yields as a wheel's workers do: the delay of any goroutine then, with or
 without timers. In W12 client and server are two processes that share the machine,

@@ -151,6 +151,9 @@ func TestFiguresInTheText(t *testing.T) {
 	const contexts = "482 ns and 7 allocations"
 	require.Contains(t, readFile(t, "README.md"), contexts)
 	require.Contains(t, readFile(t, "docs/decisions.md"), contexts)
+	const sleeps = "1.08 ms" // a goroutine that only sleeps
+	require.Contains(t, readFile(t, "README.md"), sleeps)
+	require.Contains(t, readFile(t, "docs/decisions.md"), sleeps)
 	poll := func(impl string) float64 { return at("W15", "parked=10k", impl, "bytes_per_poll").median }
 	for _, c := range []struct {
 		file, text string // each # is a number
