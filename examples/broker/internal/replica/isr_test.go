@@ -116,6 +116,28 @@ func TestLaggingFollower(t *testing.T) {
 	require.False(t, inSync(2*lag+time.Second), "it was last at the end, as that was then, after 1 minute")
 }
 
+// A follower that has every committed record, but has not been at the log's end for too long, does
+// not come into the set: at the next look it would have to leave again.
+func TestLaggingFollowerDoesNotRejoin(t *testing.T) {
+	t.Parallel()
+	p, img := leaderOfThree(t)
+	const lag, now = time.Minute, time.Minute + 1
+	for range 3 {
+		p.log.Append(kafkatest.Batch([]string{"x"}), 4, 1, 0)
+	}
+	fetch := func(id int32, offset int64) { p.FetchedBy(id, offset, 0, 4, 4, now, nil) }
+	fetch(1, 11)
+	fetch(2, 11)
+	require.Equal(t, int64(11), p.hw)
+	_, isr, ok := p.ProposedISR(img, now, lag)
+	require.True(t, ok)
+	require.Equal(t, []int32{0}, isr, "follower 2 leaves, and follower 1 lags as much")
+	fetch(1, 13)
+	_, isr, ok = p.ProposedISR(img, now, lag)
+	require.True(t, ok)
+	require.Equal(t, []int32{0, 1}, isr)
+}
+
 // A follower with the whole log begins to lag at the next record, however long the partition was
 // idle: in a fetch session, fetches do not name an idle partition. A fetch in its session counts as
 // a fetch of the partition.
