@@ -152,7 +152,7 @@ func (p *Partition) ProposedISR(img *meta.Image, now, lag time.Duration) (curren
 		switch {
 		case f == nil: // the leader
 			isr = append(isr, id)
-		case f.end < p.log.End() && now-f.caughtUp > lag: // out, and not in before it has caught up
+		case f.end < p.log.End() && now-f.caughtUp > lag: // it leaves, and does not rejoin before it has caught up
 		case slices.Contains(p.assigned.ISR, id):
 			isr = append(isr, id)
 		case img.IsLive(id) && f.end >= p.hw && f.end >= p.epochStartLocked() && now-f.lastFetch() <= lag:
