@@ -25,8 +25,8 @@ type Options struct {
 	Namespace string
 	// Shards divide the timers over the slots of a Cluster and over workers. The store keeps the
 	// number; opening it with another one is refused. Fewer shards make fewer, larger requests: with
-	// 4, a single server takes 1.5 times as many timers, in batches of 100. 1 to store.MaxShards,
-	// default 16.
+	// 4, a single server schedules 1.4 times as many timers a second in batches of 100, and
+	// completes 1.2 times as many. 1 to store.MaxShards, default 16.
 	Shards int
 	// Limits apply to each shard.
 	Limits store.Limits
