@@ -95,12 +95,13 @@ func (o Options) withDefaults() (Options, error) {
 
 // Console serves the page and its API. Make one with [New].
 type Console struct {
-	timers   *durable.Timers
-	options  Options
-	mux      http.ServeMux
-	sessions sessions
-	feed     *webpage.Feed
-	bulk     bulk
+	timers      *durable.Timers
+	options     Options
+	mux         http.ServeMux
+	sessions    sessions
+	crossOrigin http.CrossOriginProtection // trusts no other origin
+	feed        *webpage.Feed
+	bulk        bulk
 
 	ctx  context.Context // of the bulk actions; Close cancels it
 	stop context.CancelFunc

@@ -30,7 +30,7 @@
 // asks for it once and keeps a session of 12 hours in an HttpOnly, SameSite=Strict cookie. Serve it
 // over TLS beyond loopback.
 //
-//   - Every POST must come from the same origin, by Sec-Fetch-Site or else by Origin, and must
+//   - A POST of another origin is refused by [http.CrossOriginProtection], and every POST must
 //     have the header X-Limbo-Console: 1, which no form can send.
 //   - After five wrong tokens within a minute, an address is refused for the rest of it. Clients
 //     behind one proxy share an address.

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -35,23 +34,13 @@ func (c *Console) guard(r *http.Request) error {
 	default:
 		return &failure{Status: http.StatusMethodNotAllowed, Message: fmt.Sprintf("the method is %.64q, must be GET or POST", r.Method)}
 	}
-	if len(r.Header.Values("Sec-Fetch-Site")) > 0 {
-		if site != "same-origin" {
-			return forbidden("Sec-Fetch-Site is %.64q, must be same-origin", site)
-		}
-	} else if origin := r.Header.Get("Origin"); !sameOrigin(origin, r.Host) {
-		return forbidden("Origin is %.64q, must be that of the request's Host, %.64q", origin, r.Host)
+	if err := c.crossOrigin.Check(r); err != nil {
+		return forbidden("Sec-Fetch-Site is %.64q and Origin %.64q, must be those of a page of this console: %v", site, r.Header.Get("Origin"), err)
 	}
 	if value := r.Header.Get(marker); value != "1" {
 		return forbidden("%s is %.64q, must be 1", marker, value)
 	}
 	return nil
-}
-
-// sameOrigin compares host and port but not the scheme, because a proxy may end TLS.
-func sameOrigin(origin, host string) bool {
-	u, err := url.Parse(origin)
-	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
 func (c *Console) knownHost(hostport string) bool {
