@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/daemon"
-	"github.com/seed-782fa212/limbo/durable/timerd/internal/tour"
 )
 
 const usage = `timerd keeps durable timers and calls back over HTTP when they are due.
@@ -20,7 +19,6 @@ const usage = `timerd keeps durable timers and calls back over HTTP when they ar
   timerd [flags]          serve; README.md beside the source has the API
   timerd -health [flags]  exit with 0 if the timerd with the same -listen and -tls-* is healthy
   timerd -version         print the version
-  timerd -tour [-json]    a load with crashes, on a store of its own, that checks itself
 
 Environment: TIMERD_TOKEN, TIMERD_SECRET instead of -token-file, -secret-file. TIMERD_LISTEN and so
 on give the other flags that serve, except those that the command line gives.
@@ -31,10 +29,6 @@ type flags struct {
 	config  daemon.Config
 	version bool
 	health  bool
-	tour    bool
-	json    bool
-	seed    uint64
-	span    time.Duration // length of the tour's load
 	logJSON bool
 	level   slog.Level
 }
@@ -52,7 +46,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 	fs.StringVar(&c.Listen, "listen", "127.0.0.1:7717", "`host:port` of the API; other than loopback needs a token")
 	fs.StringVar(&c.Page, "http", "", "`host:port`, of loopback, of a live page with the metrics, and /metrics for Prometheus; default: none")
 	fs.StringVar(&c.Console, "console", "on", "the console at /console/ of -listen: on, read-only or off")
-	fs.StringVar(&c.Store, "store", "pebble:timerd.db", "`store`: pebble:DIR, redis://host:port/db, rediss://…, redis+cluster://host:port?addr=host:port;\nwith -tour: pebble, redis or cluster")
+	fs.StringVar(&c.Store, "store", "pebble:timerd.db", "`store`: pebble:DIR, redis://host:port/db, rediss://…, redis+cluster://host:port?addr=host:port")
 	fs.StringVar(&c.Namespace, "namespace", "limbo", "Redis: the prefix of all keys")
 	fs.IntVar(&c.WaitReplicas, "wait-replicas", 0, "Redis: replicas that must confirm a change")
 	fs.IntVar(&c.Memory, "memory", 128, "folder: `MiB` for what is kept of the data in memory, 4 to 4096")
@@ -87,10 +81,6 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 	fs.VisitAll(func(fl *flag.Flag) { serving = append(serving, fl.Name) })
 	fs.BoolVar(&f.version, "version", false, "print the versions of timerd, Go and the time zones, and exit")
 	fs.BoolVar(&f.health, "health", false, "ask the timerd that listens at -listen whether it is healthy, and exit with 0 or 1")
-	fs.BoolVar(&f.tour, "tour", false, "run the tour")
-	fs.BoolVar(&f.json, "json", false, "with -tour: the last line of the output is one JSON object")
-	fs.DurationVar(&f.span, "span", 20*time.Second, "with -tour: how long the load lasts, 5s to 10m")
-	fs.Uint64Var(&f.seed, "seed", 0, "with -tour: of its random numbers; 0: drawn")
 	if err := fs.Parse(args); err != nil {
 		return f, err
 	}
@@ -98,20 +88,6 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 		return f, fmt.Errorf("timerd: there is an argument %q, must be flags only", fs.Arg(0))
 	}
 	if f.version {
-		return f, nil
-	}
-	if f.tour {
-		set := map[string]bool{}
-		fs.Visit(func(fl *flag.Flag) { set[fl.Name] = true })
-		switch s := tour.Store(c.Store); {
-		case !set["store"]:
-			c.Store = string(tour.Pebble)
-		case s != tour.Pebble && s != tour.Redis && s != tour.Cluster:
-			return f, fmt.Errorf("timerd: -store is %q, must be pebble, redis or cluster with -tour: it has a store of its own", s)
-		}
-		if f.span < 5*time.Second || f.span > 10*time.Minute {
-			return f, fmt.Errorf("timerd: -span is %v, must be 5s to 10m", f.span)
-		}
 		return f, nil
 	}
 	if err := fromEnvironment(fs, serving, getenv); err != nil {

@@ -122,7 +122,7 @@ func TestReachable(t *testing.T) {
 func TestFlagsFromTheEnvironment(t *testing.T) {
 	env := map[string]string{
 		"TIMERD_WORKERS": "7", "TIMERD_MAX_DEAD_AGE": "1h", "TIMERD_LOG": "json", "TIMERD_STORE": "pebble:elsewhere",
-		"TIMERD_TOUR": "true", "TIMERD_VERSION": "true", "TIMERD_SPAN": "x", "TIMERD_TOKEN_FILE": writeTemp(t, "0123456789abcdef"),
+		"TIMERD_VERSION": "true", "TIMERD_TOKEN_FILE": writeTemp(t, "0123456789abcdef"),
 	}
 	getenv := func(name string) string { return env[name] }
 	f, err := parse([]string{"-workers", "3"}, getenv, nil)
@@ -132,11 +132,7 @@ func TestFlagsFromTheEnvironment(t *testing.T) {
 	require.Equal(t, "pebble:elsewhere", f.config.Store)
 	require.Equal(t, "0123456789abcdef", f.config.Token)
 	require.True(t, f.logJSON)
-	require.False(t, f.tour || f.version)
-
-	f, err = parse([]string{"-tour"}, getenv, nil)
-	require.NoError(t, err)
-	require.Equal(t, "pebble", f.config.Store)
+	require.False(t, f.version)
 
 	env["TIMERD_WORKERS"] = "many"
 	_, err = parse(nil, getenv, nil)

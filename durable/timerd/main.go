@@ -14,13 +14,9 @@ import (
 	"syscall"
 
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/daemon"
-	"github.com/seed-782fa212/limbo/durable/timerd/internal/tour"
 )
 
 func main() {
-	if tour.IsChild() {
-		os.Exit(tour.Child())
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	status := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	stop()
@@ -47,12 +43,6 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 			return 1
 		}
 		return 0
-	}
-	if f.tour {
-		return tour.Run(ctx, tour.Options{
-			Store: tour.Store(f.config.Store), JSON: f.json, Seed: f.seed, Span: f.span,
-			Stdout: stdout, Stderr: stderr,
-		})
 	}
 	f.config.Logger = f.logger(stderr)
 	slog.SetLogLoggerLevel(slog.LevelDebug) // net/http logs there what receivers send, without limit

@@ -62,8 +62,6 @@ func TestFlags(t *testing.T) {
 		`-allow has "10.0.0.0/33", must be addresses or prefixes`:                           {"-allow", "10.0.0.0/33"},
 		`-log is "xml", must be text or json`:                                               {"-log", "xml"},
 		`there is an argument "x", must be flags only`:                                      {"x"},
-		`-span is 1s, must be 5s to 10m`:                                                    {"-tour", "-span", "1s"},
-		`-store is "pebble:x", must be pebble, redis or cluster with -tour`:                 {"-tour", "-store", "pebble:x"},
 	} {
 		_, err := parse(args, noEnv, nil)
 		require.ErrorContains(t, err, want)

@@ -1,4 +1,4 @@
-package tour
+package main
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 
 // The tour starts its own binary for its processes, which here is the test binary.
 func TestMain(m *testing.M) {
-	if IsChild() {
-		os.Exit(Child())
+	if isChild() {
+		os.Exit(runChild())
 	}
 	if err := need.Parallel(8); err != nil { // the tours wait for the times in their plans
 		panic(err)
@@ -24,36 +24,34 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// short runs a short tour with all parts of the long one, which timerd -tour runs.
-func short(t *testing.T, store Store) {
+// short runs a short tour with all parts of the long one, which the command runs.
+func short(t *testing.T, store string) {
 	timers, span := 1500, 2500*time.Millisecond
 	if os.Getenv("LIMBO_LONG") != "" {
-		timers, span = 0, 0
+		timers, span = defaultTimers, defaultSpan
 	}
 	var stdout, stderr bytes.Buffer
-	status := Run(t.Context(), Options{Store: store, JSON: true, Seed: 7, Timers: timers, Span: span, Stdout: &stdout, Stderr: &stderr})
+	status := runTour(t.Context(), options{Store: store, JSON: true, Seed: 7, Timers: timers, Span: span, Stdout: &stdout, Stderr: &stderr})
 	t.Log(stderr.String(), stdout.String())
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
 	var s Summary
 	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &s))
 	require.Zero(t, status)
 	require.True(t, s.ok())
-	if timers > 0 {
-		require.Equal(t, timers, s.Timers)
-	}
+	require.Equal(t, timers, s.Timers)
 	require.Positive(t, s.Ran)
 	require.Positive(t, s.Cancelled)
 	require.Positive(t, s.Dead)
 	require.Positive(t, s.Schedules.Replaced)
 	require.Positive(t, s.Schedules.Deleted)
 	require.Positive(t, s.Schedules.Created)
-	if timers == 0 { // a short tour may have no timers
+	if timers == defaultTimers { // a short tour may have no timers
 		require.Positive(t, s.Schedules.Skipped)
 	}
 	require.Positive(t, s.Schedules.Done)
 	require.Positive(t, s.WorkersKilled)
 	require.Positive(t, s.EngineKilled)
-	if store != Pebble {
+	if store != onPebble {
 		require.Positive(t, s.Cut)
 		require.Positive(t, s.CameLate)
 		require.Positive(t, s.CameTwice)
@@ -62,19 +60,19 @@ func short(t *testing.T, store Store) {
 
 func TestTourOnTheEmbeddedStore(t *testing.T) {
 	t.Parallel()
-	short(t, Pebble)
+	short(t, onPebble)
 }
 
 func TestTourOnRedis(t *testing.T) {
 	need.Program(t, "redis-server", "redis-server", "valkey-server")
 	t.Parallel()
-	short(t, Redis)
+	short(t, onRedis)
 }
 
 func TestTourOnACluster(t *testing.T) {
 	need.Program(t, "redis-server", "redis-server", "valkey-server")
 	t.Parallel()
-	short(t, Cluster)
+	short(t, onCluster)
 }
 
 // A seed always gives the same plan, and the plan covers all cases.

@@ -1,4 +1,4 @@
-package tour
+package main
 
 import (
 	"context"
@@ -21,12 +21,12 @@ const (
 	roleWorker    = "worker"
 )
 
-// IsChild reports whether a tour started this process. Then main calls only Child.
-func IsChild() bool { return os.Getenv(roleVariable) != "" }
+// isChild reports whether a tour started this process. Then main calls only runChild.
+func isChild() bool { return os.Getenv(roleVariable) != "" }
 
-// Child runs a process of the tour and returns its exit status. It ends with its parent, because
+// runChild runs a process of the tour and returns its exit status. It ends with its parent, because
 // the parent's end closes standard input.
-func Child() int {
+func runChild() int {
 	signal.Ignore(os.Interrupt) // the parent ends its children
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package tour
+package main
 
 import (
 	"errors"

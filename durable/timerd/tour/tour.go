@@ -1,6 +1,4 @@
-// Package tour proves timerd's promises: it runs processes that schedule timers, run them and
-// answer their callbacks, kills and pauses some of them, and checks what they did.
-package tour
+package main
 
 import (
 	"context"
@@ -29,36 +27,27 @@ const (
 	minSchedules      = 200
 )
 
-// Store is the kind of store of a tour.
-type Store string
-
-// The stores of a tour.
+// The kinds of stores.
 const (
-	Pebble  Store = "pebble"  // in a folder
-	Redis   Store = "redis"   // on a server behind a faulty proxy
-	Cluster Store = "cluster" // on three masters, each behind such a proxy
+	onPebble  = "pebble"  // in a folder
+	onRedis   = "redis"   // on a server behind a faulty proxy
+	onCluster = "cluster" // on three masters, each behind such a proxy
 )
 
-// Options configure a tour.
-type Options struct {
-	Store     Store         // Redis and Cluster need a redis-server on PATH
+// options configure a tour.
+type options struct {
+	Store     string        // onRedis and onCluster need a redis-server on PATH
 	JSON      bool          // print a Summary
 	Seed      uint64        // 0: drawn
-	Timers    int           // default 50,000
-	Schedules int           // set by Run: one for 25 timers, at least 200
-	Span      time.Duration // default 20 s
+	Timers    int           // scheduled, at least 1
+	Schedules int           // set by runTour: one for 25 timers, at least 200
+	Span      time.Duration // of the load
 	Stdout    io.Writer
 	Stderr    io.Writer
 }
 
-// Run runs a tour and returns the exit status: 0, or 1 if the tour failed or found an error.
-func Run(ctx context.Context, o Options) int {
-	if o.Timers == 0 {
-		o.Timers = 50_000
-	}
-	if o.Span == 0 {
-		o.Span = 20 * time.Second
-	}
+// runTour runs a tour and returns the exit status: 0, or 1 if the tour failed or found an error.
+func runTour(ctx context.Context, o options) int {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64N(1 << 32)
 	}
@@ -81,7 +70,7 @@ func Run(ctx context.Context, o Options) int {
 
 // tour is a running tour.
 type tour struct {
-	Options
+	options
 	dir     string
 	fleet   fleet
 	history *history
@@ -90,7 +79,7 @@ type tour struct {
 	start   time.Time // of the load
 }
 
-func run(ctx context.Context, o Options) (s Summary, err error) {
+func run(ctx context.Context, o options) (s Summary, err error) {
 	if !canPause {
 		return s, errors.New("timerd: the tour pauses processes by SIGSTOP, which this system does not have")
 	}
@@ -98,7 +87,7 @@ func run(ctx context.Context, o Options) (s Summary, err error) {
 	if err != nil {
 		return s, err
 	}
-	t := &tour{Options: o, dir: dir}
+	t := &tour{options: o, dir: dir}
 	if err := t.setUp(); err != nil {
 		return s, err
 	}

@@ -1,4 +1,4 @@
-package tour
+package main
 
 import (
 	"context"
@@ -69,13 +69,13 @@ func (t *tour) setUp() error {
 			return workerConfig{Listen: listen, Store: store, Workers: n, Ledger: ledger}
 		})
 		if p != nil { // otherwise add has recorded an error
-			p.restarts = t.Store != Pebble
+			p.restarts = t.Store != onPebble
 		}
 		return p
 	}
-	if t.Store != Pebble {
+	if t.Store != onPebble {
 		n := 1
-		if t.Store == Cluster {
+		if t.Store == onCluster {
 			n = masters
 		}
 		var servers, proxyAddrs []string
@@ -83,7 +83,7 @@ func (t *tour) setUp() error {
 			server, proxyAddr := newAddr(), newAddr()
 			var p *process
 			var e error
-			if t.Store == Cluster {
+			if t.Store == onCluster {
 				p, e = clusterNode(t.dir, fmt.Sprintf("redis-%d", i+1), server, proxyAddr)
 			} else {
 				p, e = redisServer(t.dir, "redis", server)
@@ -97,7 +97,7 @@ func (t *tour) setUp() error {
 			servers, proxyAddrs = append(servers, server), append(proxyAddrs, proxyAddr)
 		}
 		url := "redis://" + proxyAddrs[0]
-		if t.Store == Cluster {
+		if t.Store == onCluster {
 			url = "redis+cluster://" + proxyAddrs[0] + "?addr=" + strings.Join(proxyAddrs[1:], "&addr=")
 			f.join = func(ctx context.Context) error { return joinCluster(ctx, servers) }
 		}
@@ -125,7 +125,7 @@ func (t *tour) setUp() error {
 			return receiverConfig{Listen: listen, Ledger: ledger}
 		}))
 	}
-	if t.Store == Pebble {
+	if t.Store == onPebble {
 		f.workers = f.receivers
 	}
 	for i := range schedulers {
