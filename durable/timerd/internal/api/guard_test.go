@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,6 +52,35 @@ func TestBrowsersAreRefused(t *testing.T) {
 	require.Equal(t, 403, status)
 	f.header = http.Header{}
 	f.expect(200, `{"timers":[]}`, "GET", "/timers", "")
+}
+
+// The root leads a browser to the console, and says where things are otherwise, without a token.
+func TestRoot(t *testing.T) {
+	f := newFixture(t, store.Limits{}, "")
+	get := func(o Options, accept string) *httptest.ResponseRecorder {
+		o.Timers = f.server.o.Timers
+		s, err := New(o)
+		require.NoError(t, err)
+		r := httptest.NewRequest("GET", "http://127.0.0.1/", nil)
+		r.Header.Set("Accept", accept)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		require.Equal(t, "Accept", w.Header().Get("Vary"))
+		return w
+	}
+	all := Options{Token: token, Console: http.NotFoundHandler(), Metrics: http.NotFoundHandler()}
+	const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	w := get(all, browser)
+	require.Equal(t, 303, w.Code)
+	require.Equal(t, "console/", w.Header().Get("Location"))
+	w = get(all, "*/*")
+	require.Equal(t, 200, w.Code)
+	require.JSONEq(t, `{"api":"/openapi.json","console":"/console/","health":"/healthz","metrics":"/metrics"}`, w.Body.String())
+	for _, accept := range []string{"", browser} {
+		w = get(Options{}, accept)
+		require.Equal(t, 200, w.Code)
+		require.JSONEq(t, `{"api":"/openapi.json","health":"/healthz"}`, w.Body.String())
+	}
 }
 
 // GET /metrics is the handler from the Options, behind the server's guard.

@@ -32,7 +32,7 @@ const (
 // Options configure a Server. Timers is required.
 type Options struct {
 	Timers *durable.Timers
-	// Token, if not empty, is required in each request except GET /healthz and GET /openapi.json.
+	// Token, if not empty, is required in each request except GET /, GET /healthz and GET /openapi.json.
 	Token  string
 	Logger *slog.Logger // default: slog.Default()
 	// Metrics serves GET /metrics; nil: no such route. The server's own metrics are those of
@@ -85,6 +85,7 @@ func New(o Options) (*Server, error) {
 		outer.Handle("/console", console) // redirects to the page
 		outer.Handle("/console/", console)
 	}
+	outer.HandleFunc("GET /{$}", s.root)
 	guarded.Handle("POST "+schedulesPath+"{path...}", http.HandlerFunc(s.postSchedule))
 	guarded.Handle("/", s.other)
 	// No web page of another origin has a reason to change timers.
@@ -133,6 +134,25 @@ func (s *Server) routes() []route {
 }
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// root leads a browser to the console, and tells other clients what there is. It needs no token,
+// because it reads nothing.
+func (s *Server) root(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Vary", "Accept")
+	if s.o.Console != nil && strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "text/html") {
+		w.Header().Set("Location", "console/") // relative, as a proxy may add a path
+		w.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	paths := map[string]string{"api": "/openapi.json", "health": "/healthz"}
+	if s.o.Console != nil {
+		paths["console"] = "/console/"
+	}
+	if s.o.Metrics != nil {
+		paths["metrics"] = "/metrics"
+	}
+	writeJSON(w, http.StatusOK, paths)
+}
 
 // handlerFunc returns a status and a reply, or an error.
 type handlerFunc func(*http.Request) (int, any, error)

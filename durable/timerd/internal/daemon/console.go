@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/console"
@@ -15,6 +17,22 @@ const (
 	consoleReadOnly = "read-only"
 	consoleOff      = "off"
 )
+
+// consoleURL is the console's address for the log; "off" without one. An address that stands for
+// all of the machine's is shown as localhost.
+func (c *Config) consoleURL(listen net.Addr) string {
+	if c.Console == "" || c.Console == consoleOff {
+		return consoleOff
+	}
+	scheme, address := "http", listen.String()
+	if c.TLSCert != "" {
+		scheme = "https"
+	}
+	if a, err := netip.ParseAddrPort(address); err == nil && a.Addr().IsUnspecified() {
+		address = fmt.Sprintf("localhost:%d", a.Port())
+	}
+	return scheme + "://" + address + "/console/"
+}
 
 // newConsole returns the console that Config.Console selects, if any, and a function that closes
 // it.

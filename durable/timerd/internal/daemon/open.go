@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"net/url"
+	"path/filepath"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -49,10 +50,17 @@ func (s withClient) Close() error {
 	return err
 }
 
-// storeName is Config.Store without its secrets.
+// storeName is Config.Store without its secrets. A folder is absolute, so that the log tells where
+// the timers are.
 func storeName(s string) string {
+	if dir, ok := strings.CutPrefix(s, "pebble:"); ok {
+		if abs, err := filepath.Abs(dir); err == nil {
+			dir = abs
+		}
+		return "pebble:" + dir
+	}
 	u, err := url.Parse(s)
-	if err != nil || strings.HasPrefix(s, "pebble:") {
+	if err != nil {
 		return s
 	}
 	u.RawQuery = ""

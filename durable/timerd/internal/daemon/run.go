@@ -90,7 +90,7 @@ func Run(ctx context.Context, c Config) error {
 		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 	}
 	server.RegisterOnShutdown(closeConsole)
-	c.Logger.Info("timerd serves", "listen", listener.Addr().String(), "store", storeName(c.Store), "shards", st.Shards(), "workers", c.Workers, "tls", tlsConfig != nil, "zones", zones.Find().String())
+	c.Logger.Info("timerd serves", "listen", listener.Addr().String(), "console", c.consoleURL(listener.Addr()), "store", storeName(c.Store), "shards", st.Shards(), "workers", c.Workers, "tls", tlsConfig != nil, "zones", zones.Find().String())
 	if host, _, _ := net.SplitHostPort(c.Listen); tlsConfig == nil && !isLoopback(host) {
 		c.Logger.Warn("requests and the token are not encrypted: -tls-cert and -tls-key turn TLS on", "listen", c.Listen)
 	}

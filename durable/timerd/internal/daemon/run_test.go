@@ -49,6 +49,25 @@ func start(t *testing.T, c Config) (url string, stop func() error) {
 	}
 }
 
+// The log gives a console address that a browser on this machine can open.
+func TestConsoleURL(t *testing.T) {
+	for _, c := range []struct {
+		config Config
+		listen string
+		want   string
+	}{
+		{Config{Console: "on"}, "127.0.0.1:7717", "http://127.0.0.1:7717/console/"},
+		{Config{Console: "read-only", TLSCert: "cert"}, "[::1]:443", "https://[::1]:443/console/"},
+		{Config{Console: "on"}, "0.0.0.0:80", "http://localhost:80/console/"},
+		{Config{Console: "on"}, "[::]:80", "http://localhost:80/console/"},
+		{Config{Console: "off"}, "127.0.0.1:80", "off"},
+		{Config{}, "127.0.0.1:80", "off"},
+	} {
+		address := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.listen))
+		require.Equal(t, c.want, c.config.consoleURL(address))
+	}
+}
+
 func do(t *testing.T, method, url, body string) (int, string) {
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	require.NoError(t, err)
@@ -243,6 +262,9 @@ func TestRunRefusesBadConfigs(t *testing.T) {
 func TestStoreNameHidesSecrets(t *testing.T) {
 	require.Equal(t, "redis://user:xxxxx@host:1/0", storeName("redis://user:secret@host:1/0?password=secret"))
 	require.Equal(t, "pebble:/a?b", storeName("pebble:/a?b"))
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	require.Equal(t, "pebble:"+filepath.Join(here, "timerd.db"), storeName("pebble:timerd.db"))
 }
 
 // The API's listener also serves the console, which shows a timer's callback without its secrets.
