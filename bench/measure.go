@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"syscall"
 	"time"
 )
 
@@ -13,16 +12,6 @@ type usage struct {
 	cpu      time.Duration // user and system
 	switches int64         // voluntary context switches; each is followed by a wake-up
 	peak     int64         // peak resident memory so far, in bytes
-}
-
-func currentUsage() usage {
-	var r syscall.Rusage
-	must(syscall.Getrusage(syscall.RUSAGE_SELF, &r))
-	return usage{
-		cpu:      time.Duration(r.Utime.Nano() + r.Stime.Nano()),
-		switches: int64(r.Nvcsw),         //nolint:unconvert // an int32 on 32-bit systems
-		peak:     int64(r.Maxrss) * 1024, //nolint:unconvert // likewise
-	}
 }
 
 // liveHeap returns the bytes on the heap after a full collection. A second collection frees

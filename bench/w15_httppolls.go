@@ -2,8 +2,9 @@ package main
 
 import (
 	"fmt"
-	"syscall"
 	"time"
+
+	"github.com/seed-782fa212/limbo/internal/openfiles"
 )
 
 var httpPollsWorkload = workload{
@@ -19,12 +20,8 @@ const httpPollBytes = 100 << 10
 // pollsAllowed is how many polls can be parked with a connection each: fewer than requested if
 // the limit of open files is low. pollsReason is the reason to report then.
 var pollsAllowed, pollsReason = func() (int, string) {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return 0, ""
-	}
-	most := max(1, int(min(limit.Max, 1<<30))-otherFiles)
-	return most, fmt.Sprintf("%d files may be open, so %d polls are parked", limit.Max, most)
+	most := max(1, openfiles.Limit()-otherFiles)
+	return most, fmt.Sprintf("%d files may be open, so %d polls are parked", openfiles.Limit(), most)
 }()
 
 // httpPolls parks polls at a server in a separate process, each for its own key: over HTTP/1.1

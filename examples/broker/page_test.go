@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -47,7 +46,9 @@ func TestMetricsOfTheTour(t *testing.T) {
 		metrics, err = io.ReadAll(r.Body)
 		return err == nil && regexp.MustCompile(`limbo_purgatory_ended_total{name="broker \d: produces",outcome="completed"} [1-9]`).Match(metrics)
 	}, time.Minute, 10*time.Millisecond, "produces")
-	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGINT)) // which ends the tour
+	self, err := os.FindProcess(os.Getpid())
+	require.NoError(t, err)
+	require.NoError(t, self.Signal(os.Interrupt)) // which ends the tour
 	for broker := range 3 {
 		for _, what := range []string{": fetches", ": fetches of followers", ": produces", ": deletions", ": changes of topics", ": joins of groups", ": syncs of groups"} {
 			require.Contains(t, string(metrics), fmt.Sprintf(`limbo_purgatory_operations{name="broker %d%s"} `, broker, what))

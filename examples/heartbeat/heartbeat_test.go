@@ -325,7 +325,9 @@ func TestServe(t *testing.T) {
 		require.Equal(t, "still there?\n", got)
 	}
 
-	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGTERM))
+	self, err := os.FindProcess(os.Getpid())
+	require.NoError(t, err)
+	require.NoError(t, self.Signal(syscall.SIGTERM))
 	select {
 	case code := <-status:
 		require.Zero(t, code, stderr.String())

@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/examples/internal/livepage"
 	"github.com/seed-782fa212/limbo/examples/internal/network"
+	"github.com/seed-782fa212/limbo/internal/openfiles"
 	"github.com/seed-782fa212/limbo/observe"
 )
 
@@ -71,10 +72,6 @@ func run(on network.Network, args []string, stdout, stderr io.Writer) int {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	files, err := raiseFileLimit()
-	if err != nil {
-		fmt.Fprintf(stderr, "heartbeat: file limit stays at %d: %v\n", files, err)
-	}
 	failed := func(err error) int {
 		fmt.Fprintf(stderr, "heartbeat: %v\n", err)
 		return 1
@@ -99,8 +96,8 @@ func run(on network.Network, args []string, stdout, stderr io.Writer) int {
 		<-ctx.Done()
 	} else {
 		// Both ends of a connection are in this process.
-		if most := (int(min(files, 1<<30)) - spareFiles) / 2; *clients > most {
-			fmt.Fprintf(stdout, "the file limit of %d allows %d clients, not %d\n", files, max(most, 1), *clients)
+		if most := (openfiles.Limit() - spareFiles) / 2; *clients > most {
+			fmt.Fprintf(stdout, "the file limit of %d allows %d clients, not %d\n", openfiles.Limit(), max(most, 1), *clients)
 			*clients = max(most, 1)
 		}
 		fmt.Fprintf(stdout, "%d clients talk for %v; %.0f %% of them fall silent at some moment, and wait to be dropped\n", *clients, *duration, 100**silent)
@@ -119,20 +116,3 @@ func run(on network.Network, args []string, stdout, stderr io.Writer) int {
 
 // spareFiles is the number of files that the process opens in addition to connections.
 const spareFiles = 64
-
-// raiseFileLimit raises the limit of open files as far as possible, and returns the new limit.
-func raiseFileLimit() (uint64, error) {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return 1024, err
-	}
-	if limit.Cur == limit.Max {
-		return uint64(limit.Cur), nil //nolint:unconvert // an int64 on some systems
-	}
-	raised := limit
-	raised.Cur = raised.Max
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &raised); err != nil {
-		return uint64(limit.Cur), errors.Join(errors.New("cannot be raised"), err) //nolint:unconvert // likewise
-	}
-	return uint64(raised.Cur), nil //nolint:unconvert // likewise
-}

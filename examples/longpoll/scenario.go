@@ -18,6 +18,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/cluster"
 	"github.com/seed-782fa212/limbo/examples/internal/livepage"
 	"github.com/seed-782fa212/limbo/examples/internal/selfcheck"
+	"github.com/seed-782fa212/limbo/internal/openfiles"
 )
 
 // run is the self-checking example: nodes, a bus, and many polling clients, while events are
@@ -115,7 +116,7 @@ func (p *run) scenario(ctx context.Context) error {
 			c.CloseIdleConnections()
 		}
 	}()
-	old := min(p.polls/5, connectionsAllowed())
+	old := min(p.polls/5, openfiles.Limit()/4)
 	p.pollers.start(polling, p.polls, old, p.seed)
 	defer p.pollers.running.Wait()
 	defer disconnect()

@@ -10,7 +10,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -19,6 +18,7 @@ import (
 	"github.com/seed-782fa212/limbo/examples/broker/cluster"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/log"
 	"github.com/seed-782fa212/limbo/examples/broker/internal/wire"
+	"github.com/seed-782fa212/limbo/internal/openfiles"
 )
 
 // The long polls of the drive: thousands of fetches on partitions with hardly any records. A kgo
@@ -86,10 +86,7 @@ func pollShape(polls, perConn int) (conns, depth int) {
 		return 1, 1
 	}
 	conns = (polls + perConn - 1) / perConn
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil && limit.Cur < 1<<30 {
-		conns = max(1, min(conns, (int(limit.Cur)-128)/3))
-	}
+	conns = max(1, min(conns, (openfiles.Limit()-128)/3))
 	return conns, min(perConn, (polls+conns-1)/conns)
 }
 
