@@ -172,6 +172,30 @@ func TestLogin(t *testing.T) {
 	}, waitLimit, 50*time.Millisecond)
 }
 
+// A request that was refused before a login, and whose reply comes after it, is sent again: the page
+// does not ask for the token a second time.
+func TestLateRefusal(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	x := openTab(t, s.console(console.Options{Token: token}).address)
+	x.login()
+	x.view("#/edit")
+	x.Until(`document.querySelector("[name=cron]")`)
+	x.Script(`const real = window.fetch; window.fetch = async (path, options) => {
+		const reply = await real(path, options)
+		if (path.includes("preview") && reply.status === 401) await new Promise(resolve => { window.release = resolve })
+		return reply
+	}`)
+	x.Script(`window.left = false; fetch("api/logout", { method: "POST", body: "{}", headers: { "Content-Type": "application/json", "X-Limbo-Console": "1" } }).then(() => { window.left = true })`)
+	x.Until(`window.left`)
+	x.fill("[name=cron]", "@daily")
+	x.Until(`window.release`)
+	x.login()
+	x.Script(`window.release()`)
+	x.Until(`document.querySelectorAll(".next li").length === 10`)
+	require.False(t, eval[bool](x, `Boolean(document.querySelector("dialog.login"))`))
+}
+
 // The page shows a lost connection, and reconnects. A hidden tab has no stream.
 func TestConnection(t *testing.T) {
 	t.Parallel()

@@ -27,11 +27,12 @@ export const post = (path, body) => request(path, body ?? {})
 
 async function request(path, body, signal) {
   for (;;) {
+    const since = logins
     try {
       return await send(path, body, signal)
     } catch (error) {
       if (error.status !== 401) throw error
-      await login()
+      await login(since)
     }
   }
 }
@@ -55,11 +56,14 @@ async function send(path, body, signal) {
 }
 
 let pending = null
+export let logins = 0 // since the page was loaded
 
-// login asks for the token, once for all waiting requests.
-export function login() {
+// login asks for the token, once for all waiting requests. It does not ask if there was a login
+// since the caller read logins, because then the refusal was late.
+export async function login(since = logins) {
+  if (logins !== since) return
   pending ??= ask().finally(() => { pending = null })
-  return pending
+  await pending
 }
 
 function ask() {
@@ -75,6 +79,7 @@ function ask() {
         try {
           await send("api/login", { token: input.value })
           loggedIn = true
+          logins++
           dialog.close()
           dialog.remove()
           $("logout").hidden = false

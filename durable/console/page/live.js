@@ -1,6 +1,6 @@
 // The stream of live values. A hidden tab has none.
 
-import { get, login } from "./api.js"
+import { get, login, logins } from "./api.js"
 import { bothTimes, clock } from "./parts.js"
 import { openStream, setState, showNotice } from "./shared/stream.js"
 
@@ -32,10 +32,11 @@ export const connect = () => openStream({
     },
   },
   async refused() {
+    const since = logins
     try {
       const state = await get("api/session")
       if (!state.login) return 2
-      await login()
+      await login(since)
       return 0
     } catch {
       setState("reconnecting", "connection lost")
