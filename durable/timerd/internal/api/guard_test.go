@@ -61,7 +61,7 @@ func TestRoot(t *testing.T) {
 		o.Timers = f.server.o.Timers
 		s, err := New(o)
 		require.NoError(t, err)
-		r := httptest.NewRequest("GET", "http://127.0.0.1/", nil)
+		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/", nil)
 		r.Header.Set("Accept", accept)
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
