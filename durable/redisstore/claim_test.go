@@ -3,6 +3,7 @@ package redisstore
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,6 +142,47 @@ func TestClaimSentAgainAfterItsLog(t *testing.T) {
 		_, err = r.s.Get(r.ctx, 0, "cancelled")
 		r.ErrorIs(err, store.ErrNotFound)
 	}
+}
+
+// The log does not keep the replies to workers that are gone: each worker's first claim removes
+// those whose time is over. A reply's time is a minute, or the lease if that is longer.
+func TestLogOfManyWorkers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, startServer(t), Options{})
+	log := r.s.shards[0].names[len(suffixes)]
+	claim := func(worker string, lease time.Duration) {
+		t.Helper()
+		c := newClaim(1)
+		c.Worker, c.Lease = worker, lease
+		_, _, err := r.s.Claim(r.ctx, 0, c)
+		r.NoError(err)
+	}
+	r.put(r.entry("a"))
+	claim("leases", time.Hour)
+	claim("leases", time.Hour) // none: its reply is still that to the claim before
+	for i := range 300 {
+		claim(fmt.Sprint("w", i), time.Hour)
+	}
+	r.EqualValues(304, r.raw.HLen(r.ctx, log).Val(), "n, o and schedule, too")
+	r.clock.advance(time.Minute)
+	claim("w0", time.Hour)
+	claim("last", time.Hour)
+	r.EqualValues(305, r.raw.HLen(r.ctx, log).Val(), "a minute is not over")
+	r.clock.advance(time.Millisecond)
+	for i := range 60 {
+		claim(fmt.Sprint("x", i), time.Hour)
+	}
+	var kept []string
+	for _, name := range r.raw.HKeys(r.ctx, log).Val() {
+		if !strings.HasPrefix(name, "claim x") {
+			kept = append(kept, name)
+		}
+	}
+	r.ElementsMatch([]string{"n", "o", "schedule", "claim leases", "claim w0", "claim last"}, kept)
+	r.clock.advance(time.Hour)
+	claim("x0", time.Hour)
+	claim("y", time.Hour)
+	r.EqualValues(5, r.raw.HLen(r.ctx, log).Val(), "n, o, schedule, x0 and y")
 }
 
 // A claim that changes no timer writes its reply to the log only.

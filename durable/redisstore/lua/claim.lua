@@ -18,8 +18,11 @@ local kind = 'claim ' .. ARGV[5]
 
 -- A claim that is sent again, by the same call or another, returns those of its leases that it still
 -- has. If a claim leased nothing, the log has under its number the reply to the previous claim.
+-- A reply begins with the time until which it is kept, ms (8 bytes).
 local last, refused, other = admit(kind)
 if refused then return refused end
+local until_ms = other and unstruct('<i8', other)
+last, other = last and sub(last, 9), other and sub(other, 9)
 if not last and other and sub(other, 1, 16) == token then last = other end
 if last then
   local deadLettered, repaired, keys = 0, 0, {}
@@ -243,7 +246,20 @@ if #kept > 0 then call('HSET', meta, 'f', int(first + #kept - 1), 's', ARGV[14])
 if #kept > 0 or deadLettered > 0 or repaired > 0 then
   other = token .. pack('<I4I4', deadLettered, repaired) .. concat(kept)
 end
-remember(kind, other or '', #kept > 0 and lease) -- without its log, a claim would lease others
+local keep_ms = math.max(KEEP, #kept > 0 and lease or 0)
+local payload = pack('<i8', math.max(until_ms or 0, now + keep_ms)) .. (other or '')
+remember(kind, payload, keep_ms) -- without its log, a claim would lease others
+
+-- The first claim of a worker removes replies to others, which may be gone, after their time.
+if not until_ms then
+  local fields, old = call('HRANDFIELD', log, '100', 'WITHVALUES'), {}
+  for i = 1, #fields, 2 do
+    if sub(fields[i], 1, 6) == 'claim ' and unstruct('<i8', fields[i + 1], 9) < now then
+      old[#old + 1] = fields[i]
+    end
+  end
+  if #old > 0 then call('HDEL', log, unpack(old)) end
+end
 
 -- Remove the oldest dead letters.
 local letters = call('ZCARD', dead)
