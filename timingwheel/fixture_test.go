@@ -252,7 +252,7 @@ func (f *fixture) bucketOf(h Timer) uint32 {
 }
 
 func (s *shard[V]) bucketOf(h Timer) uint32 {
-	return s.lists.chunks.node(s.lists.timers.node(h.index()).pos >> slotBits).pos
+	return s.lists.chunks.node(s.lists.timers.node(h.index()).pos.chunk()).pos.bucket()
 }
 
 // unlinked returns how many timers of a shard clearUnlinked will handle.

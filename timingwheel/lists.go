@@ -10,7 +10,7 @@ type lists[V any] struct {
 	buckets slabs[bucket]
 	seq     uint64 // of the last bucket made
 
-	spareChunk uint32 // a chunk in no bucket, kept for reuse; 0: none
+	spareChunk uint32 // a chunk in no bucket, kept for reuse with its last position; 0: none
 
 	batchAbove int // timers above which unlinking is deferred; a constant, except in tests
 	mergeAbove int // chunks above which they are merged; likewise
@@ -41,7 +41,7 @@ func (l *lists[V]) bytes() int { return l.timers.bytes() + l.chunks.bytes() + l.
 func (l *lists[V]) newBucket(state bucketState, level uint8, expiration tick) (id uint32, b *bucket) {
 	id, n, _ := l.buckets.alloc() // there are more indices than slots and timers
 	l.seq++
-	n.pos = 1
+	n.pos = onItsOwn
 	n.value = bucket{state: state, level: level, expiration: expiration, seq: l.seq}
 	return id, &n.value
 }
@@ -62,9 +62,9 @@ func (l *lists[V]) find(id uint32, seq uint64) *bucket {
 }
 
 // bucketOf returns the bucket that holds a timer.
-func (l *lists[V]) bucketOf(n *node[V]) *bucket { return l.bucket(l.bucketID(n)) }
-
-func (l *lists[V]) bucketID(n *node[V]) uint32 { return l.chunks.node(n.pos >> slotBits).pos }
+func (l *lists[V]) bucketOf(n *node[V]) *bucket {
+	return l.bucket(l.chunks.node(n.pos.chunk()).pos.bucket())
+}
 
 // link adds a timer to the end of the bucket with that id.
 func (l *lists[V]) link(i uint32, n *node[V], b *bucket, id uint32) {
@@ -79,7 +79,7 @@ func (l *lists[V]) link(i uint32, n *node[V], b *bucket, id uint32) {
 	c.slots[k] = i
 	c.used |= 1 << k
 	b.count++
-	n.pos = b.tail<<slotBits | uint32(k)
+	n.pos = atSlot(b.tail, k)
 	l.lastChunk = b.tail
 }
 
@@ -88,27 +88,28 @@ func (l *lists[V]) link(i uint32, n *node[V], b *bucket, id uint32) {
 // before it would sleep for it (T9).
 //
 // Nodes may move, here and in all methods that call clearUnlinked.
-func (l *lists[V]) unlink(i uint32) *bucket {
+func (l *lists[V]) unlink(i uint32) (id uint32, b *bucket) {
 	if l.unlinkedLen > 0 {
 		l.clearUnlinked()
 	}
 	pos := l.timers.node(i).pos
-	r := l.chunks.node(pos >> slotBits)
-	b := l.bucket(r.pos)
+	r := l.chunks.node(pos.chunk())
+	id = r.pos.bucket()
+	b = l.bucket(id)
 	b.count--
-	if r.value.used &^= 1 << (pos & slotMask); r.value.used == 0 {
-		l.dropChunk(b, pos>>slotBits, &r.value)
+	if r.value.used &^= pos.slotBit(); r.value.used == 0 {
+		l.dropChunk(b, pos.chunk(), &r.value)
 	}
 	if l.sparse() {
 		l.mergeSome(1)
 	}
-	return b
+	return id, b
 }
 
 // unlinked is a timer that has left its bucket or the wheel, recorded for clearUnlinked.
 type unlinked struct {
-	pos   uint32 // to be cleared
-	freed uint32 // index of the node to be freed; 0: the timer is pending, at another position
+	pos   position // to be cleared
+	freed uint32   // index of the node to be freed; 0: the timer is pending, at another position
 }
 
 // deferUnlink is unlink for a timer of a waiting or cascading bucket, deferred to the next
@@ -143,7 +144,7 @@ func (l *lists[V]) deferEnd(i uint32, n *node[V]) {
 	l.addUnlinked(n.pos, i)
 }
 
-func (l *lists[V]) addUnlinked(pos, freed uint32) {
+func (l *lists[V]) addUnlinked(pos position, freed uint32) {
 	l.unlinked[l.unlinkedLen%unlinkBatch] = unlinked{pos, freed}
 	l.unlinkedLen++
 }
@@ -174,11 +175,11 @@ func (l *lists[V]) clearUnlinked() {
 	// The loads within each loop do not depend on each other.
 	touched := uint32(0)
 	for k, u := range batch {
-		chunks[k] = l.chunks.node(u.pos >> slotBits)
-		touched += chunks[k].pos
+		chunks[k] = l.chunks.node(u.pos.chunk())
+		touched += chunks[k].pos.bucket()
 	}
 	for k := range batch {
-		buckets[k] = l.bucket(chunks[k].pos)
+		buckets[k] = l.bucket(chunks[k].pos.bucket())
 		touched += buckets[k].count
 	}
 	l.touched = touched
@@ -188,14 +189,14 @@ func (l *lists[V]) clearUnlinked() {
 	for k, u := range batch {
 		buckets[k].count--
 		c := &chunks[k].value
-		if c.used &^= 1 << (u.pos & slotMask); c.used == 0 {
-			empty[n] = u.pos >> slotBits
+		if c.used &^= u.pos.slotBit(); c.used == 0 {
+			empty[n] = u.pos.chunk()
 			n++
 		}
 	}
 	for _, at := range empty[:n] {
 		r := l.chunks.node(at)
-		l.dropChunk(l.bucket(r.pos), at, &r.value)
+		l.dropChunk(l.bucket(r.pos.bucket()), at, &r.value)
 	}
 	for _, u := range batch {
 		if u.freed != 0 {
@@ -231,7 +232,7 @@ func (l *lists[V]) mergeSome(n int) {
 			l.nextMerge = 0
 		}
 		if c := l.chunks.find(l.nextMerge); c != nil && bits.OnesCount16(c.value.used) <= mergeUpTo {
-			l.merge(l.nextMerge, &c.value, c.pos)
+			l.merge(l.nextMerge, &c.value, c.pos.bucket())
 		}
 	}
 }
@@ -261,7 +262,7 @@ func (l *lists[V]) merge(at uint32, c *chunk, id uint32) {
 		i := c.slots[bits.TrailingZeros16(c.used)]
 		other.slots[slot] = i
 		other.used |= 1 << slot
-		l.timers.node(i).pos = to<<slotBits | uint32(slot)
+		l.timers.node(i).pos = atSlot(to, slot)
 		slot++
 	}
 	l.dropChunk(l.bucket(id), at, c)
@@ -275,7 +276,7 @@ func (l *lists[V]) addChunk(b *bucket, id uint32) *chunk {
 		at, _, _ = l.chunks.alloc() // cannot fail: see maxTimers
 	}
 	r := l.chunks.node(at)
-	r.pos = id
+	r.pos = inBucket(id)
 	r.value.next, r.value.prev = 0, b.tail
 	if b.tail != 0 {
 		l.chunks.node(b.tail).value.next = at
@@ -342,7 +343,7 @@ func (l *lists[V]) firstReady(b *bucket) *node[V] {
 func (l *lists[V]) fetch(c *chunk) {
 	touched := uint32(0)
 	for used := c.used; used != 0; used &= used - 1 {
-		touched += l.timers.node(c.slots[bits.TrailingZeros16(used)]).pos
+		touched += uint32(l.timers.node(c.slots[bits.TrailingZeros16(used)]).pos)
 	}
 	l.touched = touched
 }
@@ -352,7 +353,7 @@ func (l *lists[V]) fetch(c *chunk) {
 func (l *lists[V]) count(id uint32) uint32 {
 	n := l.bucket(id).count
 	for _, u := range l.unlinked[:l.unlinkedLen] {
-		if l.chunks.node(u.pos>>slotBits).pos == id {
+		if l.chunks.node(u.pos.chunk()).pos.bucket() == id {
 			n--
 		}
 	}

@@ -51,7 +51,9 @@ func TestLists(t *testing.T) {
 					l.deferUnlink(n)
 					l.timers.release(i, l.timers.node(i))
 				case 2:
-					require.Same(t, l.bucket(ids[k]), l.unlink(i))
+					id, b := l.unlink(i)
+					require.Equal(t, ids[k], id)
+					require.Same(t, l.bucket(id), b)
 					l.timers.release(i, l.timers.node(i))
 				}
 				delete(at, v)
@@ -160,7 +162,7 @@ func TestMerge(t *testing.T) {
 			l.timers.release(i, l.timers.node(i))
 		}
 		n := l.chunks.node(at[c.from])
-		l.merge(at[c.from], &n.value, n.pos)
+		l.merge(at[c.from], &n.value, n.pos.bucket())
 		require.Equal(t, c.merged, l.bucket(id).head == l.bucket(id).tail, "%09b %09b", c.first, c.second)
 		var values []int
 		l.each(l.bucket(id), func(i uint32, n *node[int]) {

@@ -213,7 +213,7 @@ func (s *shard[V]) remove(t Timer) (v V, ok bool) {
 // canDefer reports whether the unlinking of a timer can wait for the next clearUnlinked: the timer
 // is not ready, and its position is not in the cache.
 func (s *shard[V]) canDefer(n *node[V]) bool {
-	return s.counts.pending > s.lists.batchAbove && n.deadline > s.readyUntil && n.pos>>slotBits != s.lists.lastChunk
+	return s.counts.pending > s.lists.batchAbove && n.deadline > s.readyUntil && n.pos.chunk() != s.lists.lastChunk
 }
 
 // unlink removes a timer from its bucket. Nodes may move.
@@ -221,13 +221,12 @@ func (s *shard[V]) unlink(i uint32, n *node[V]) {
 	if s.canDefer(n) {
 		s.lists.deferUnlink(n)
 	} else {
-		s.unlinkNow(i, n)
+		s.unlinkNow(i)
 	}
 }
 
-func (s *shard[V]) unlinkNow(i uint32, n *node[V]) {
-	id := s.lists.bucketID(n)
-	b := s.lists.unlink(i)
+func (s *shard[V]) unlinkNow(i uint32) {
+	id, b := s.lists.unlink(i)
 	if b.state != bucketReady {
 		return
 	}
@@ -247,7 +246,7 @@ func (s *shard[V]) end(i uint32, n *node[V]) {
 			s.lists.clearUnlinked()
 		}
 	} else {
-		s.unlinkNow(i, n)
+		s.unlinkNow(i)
 		s.lists.timers.release(i, s.lists.timers.node(i))
 	}
 	s.counts.pending--

@@ -28,16 +28,29 @@ const (
 	minPacked = 8
 )
 
-// node holds one value, or is on its slab's free list.
-//
-// Invariant: pos != 0 if and only if the node is in use. A timer's position is its chunk and the
-// slot there; a chunk's position is its bucket.
+// node holds one value, or is free.
 type node[V any] struct {
-	pos      uint32
-	gen      uint32 // of its current timer, or of its next one
-	deadline tick   // in a free node: the offset of the next one on the free list
+	pos      position // 0: free
+	gen      uint32   // of its current timer, or of its next one
+	deadline tick     // of a timer; a free node has no deadline, see nextFree
 	value    V
 }
+
+// position is where the value of a node belongs, so it differs between the pools: a timer's is a
+// slot of a chunk, a chunk's is a bucket (chunk.go), and a bucket's is onItsOwn. It is 0 if and
+// only if the node is free.
+type position uint32
+
+// onItsOwn is the position of a value that belongs to no other.
+const onItsOwn position = 1
+
+func (n *node[V]) inUse() bool { return n.pos != 0 }
+
+// nextFree returns the offset of the next node on the slab's free list, 0 if there is none. A
+// node on that list stores it in place of the deadline.
+func (n *node[V]) nextFree() uint16 { return uint16(n.deadline) }
+
+func (n *node[V]) setNextFree(off uint16) { n.deadline = tick(off) }
 
 // slab is an array of nodes and its bookkeeping. Offset 0 is never used, so that index 0 can
 // mean "none".
@@ -91,7 +104,7 @@ func (p *slabs[V]) find(i uint32) *node[V] {
 	if n == nil {
 		n = p.findPacked(i)
 	}
-	if n == nil || n.pos == 0 {
+	if n == nil || !n.inUse() {
 		return nil
 	}
 	return n
@@ -130,7 +143,7 @@ func (p *slabs[V]) alloc() (i uint32, n *node[V], ok bool) {
 	off := uint32(s.free)
 	if off != 0 {
 		n = &s.nodes[off]
-		s.free = uint16(n.deadline)
+		s.free = n.nextFree()
 	} else {
 		off = uint32(s.nextUnused)
 		if off == uint32(len(s.nodes)) {
@@ -169,7 +182,7 @@ func (p *slabs[V]) release(i uint32, n *node[V]) {
 	s.nextGen = max(s.nextGen, n.gen)
 	wasFull := s.full()
 	if !p.named || n.gen < maxGen {
-		n.deadline = tick(s.free)
+		n.setNextFree(s.free)
 		s.free = uint16(i & slabMask)
 	}
 	if wasFull && !s.full() {
@@ -257,7 +270,7 @@ func (s *slab[V]) each(f func(off uint32, n *node[V])) {
 		at := 0
 		for w, word := range s.kept.words {
 			for ; word != 0; word &= word - 1 {
-				if n := &s.nodes[at]; n.pos != 0 {
+				if n := &s.nodes[at]; n.inUse() {
 					f(uint32(w*64+bits.TrailingZeros64(word)), n)
 				}
 				at++
@@ -266,7 +279,7 @@ func (s *slab[V]) each(f func(off uint32, n *node[V])) {
 		return
 	}
 	for off := range s.nodes {
-		if n := &s.nodes[off]; n.pos != 0 {
+		if n := &s.nodes[off]; n.inUse() {
 			f(uint32(off), n)
 		}
 	}
@@ -320,9 +333,9 @@ func (p *slabs[V]) pack(num uint32) {
 		kept = new(ranks)
 		at := 0
 		for w := range kept.words {
-			// No branch per node, which would be mispredicted.
 			word, from := uint64(0), s.nodes[w*64:w*64+64]
 			for k := range from {
+				// Set if the node is in use, without a branch, which would be mispredicted.
 				pos := uint64(from[k].pos)
 				word |= -pos >> 63 << (k & 63)
 			}
@@ -339,7 +352,7 @@ func (p *slabs[V]) pack(num uint32) {
 		at, from := 0, 0
 		for w, word := range kept.words {
 			for ; word != 0; word &= word - 1 {
-				if s.nodes[from].pos != 0 {
+				if s.nodes[from].inUse() {
 					nodes[at] = s.nodes[from]
 					at++
 				} else {
@@ -385,8 +398,9 @@ func (p *slabs[V]) unpack(num uint32) {
 	s.each(func(off uint32, n *node[V]) { nodes[off] = *n })
 	minGen, free := s.nextGen, uint16(0)
 	for off := slabNodes - 1; off > 0; off-- {
-		if n := &nodes[off]; n.pos == 0 {
-			n.gen, n.deadline = minGen, tick(free)
+		if n := &nodes[off]; !n.inUse() {
+			n.gen = minGen
+			n.setNextFree(free)
 			free = uint16(off)
 		}
 	}

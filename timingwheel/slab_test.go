@@ -23,11 +23,11 @@ func newSlabs(t testing.TB) *slabsUnderTest {
 func (a *slabsUnderTest) mustAlloc() uint32 {
 	a.t.Helper()
 	i, n, ok := a.alloc()
-	if !ok || a.used[i] || n.value != nil || n.pos != 0 || n.gen <= a.gens[i] || n.gen >= maxGen {
+	if !ok || a.used[i] || n.value != nil || n.inUse() || n.gen <= a.gens[i] || n.gen >= maxGen {
 		a.t.Fatalf("T6: index %d, used %v, after generation %d: %+v", i, a.used[i], a.gens[i], *n)
 	}
 	a.gens[i] = n.gen
-	n.value, n.pos = new(int), 1
+	n.value, n.pos = new(int), onItsOwn
 	a.used[i] = true
 	return i
 }
@@ -295,13 +295,13 @@ func TestUnnamedNodesDoNotRetire(t *testing.T) {
 	for range 3 {
 		i, n, ok := p.alloc()
 		require.True(t, ok)
-		n.pos, n.gen = 1, 1<<32-1
+		n.pos, n.gen = onItsOwn, 1<<32-1
 		p.release(i, n)
 		var all []uint32
 		for range 2*slabNodes - 2 {
 			i, n, ok := p.alloc()
 			require.True(t, ok)
-			n.pos = 1
+			n.pos = onItsOwn
 			all = append(all, i)
 		}
 		for _, i := range all {

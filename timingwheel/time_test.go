@@ -257,7 +257,7 @@ func TestPlace(t *testing.T) {
 				}
 				b := *s.lists.bucketOf(n)
 				require.Equal(t, bucket{
-					head: n.pos >> slotBits, tail: n.pos >> slotBits, count: 1, level: uint8(level), state: bucketWaiting,
+					head: n.pos.chunk(), tail: n.pos.chunk(), count: 1, level: uint8(level), state: bucketWaiting,
 					expiration: d / span * span, seq: b.seq,
 				}, b)
 				require.Greater(t, s.flushTick(&b), c)

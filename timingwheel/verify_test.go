@@ -126,13 +126,13 @@ func verifyList[V any](t testing.TB, l *lists[V], id uint32, readyUntil tick, se
 		r := l.chunks.find(at)
 		check(r != nil && !chunks[at], "chunk %d is in two lists, or none at all", at)
 		chunks[at] = true
-		check(r.pos == id, "chunk %d of bucket %d says it is in %d", at, id, r.pos)
+		check(r.pos == inBucket(id), "chunk %d of bucket %d says it is in %d", at, id, r.pos)
 		v := &r.value
 		check(v.prev == prev, "chunk %d of bucket %d: prev %d, not %d", at, id, v.prev, prev)
 		check(v.used != 0 && v.used < 1<<chunkSlots, "chunk %d of bucket %d: used %b", at, id, v.used)
 		for used := v.used; used != 0; used &= used - 1 {
 			k := bits.TrailingZeros16(used)
-			if l.isUnlinked(at<<slotBits | uint32(k)) {
+			if l.isUnlinked(atSlot(at, k)) {
 				count++
 				left++
 				continue
@@ -142,7 +142,7 @@ func verifyList[V any](t testing.TB, l *lists[V], id uint32, readyUntil tick, se
 			check(n != nil && !seen[i] && n.gen&ended == 0, "node %d is in two slots, or none at all", i)
 			seen[i] = true
 			check(b.state != bucketReady || n.deadline <= readyUntil, "node %d is ready, its deadline %d is after %d", i, n.deadline, readyUntil)
-			check(n.pos == at<<slotBits|uint32(k), "node %d in slot %d of chunk %d says it is in %x", i, k, at, n.pos)
+			check(n.pos == atSlot(at, k), "node %d in slot %d of chunk %d says it is in %x", i, k, at, n.pos)
 			count++
 		}
 		prev, at = at, v.next
@@ -153,7 +153,7 @@ func verifyList[V any](t testing.TB, l *lists[V], id uint32, readyUntil tick, se
 
 // isUnlinked reports whether a position is to be cleared. verify itself does not clear positions,
 // because that would hide a missing clearUnlinked elsewhere.
-func (l *lists[V]) isUnlinked(pos uint32) bool {
+func (l *lists[V]) isUnlinked(pos position) bool {
 	return slices.ContainsFunc(l.unlinked[:l.unlinkedLen], func(u unlinked) bool { return u.pos == pos })
 }
 
@@ -171,7 +171,7 @@ func verifyWaiting[V any](t testing.TB, s *shard[V], id uint32) {
 		c := &s.lists.chunks.node(at).value
 		for used := c.used; used != 0; used &= used - 1 {
 			k := bits.TrailingZeros16(used)
-			if s.lists.isUnlinked(at<<slotBits | uint32(k)) {
+			if s.lists.isUnlinked(atSlot(at, k)) {
 				continue
 			}
 			d := s.lists.timers.node(c.slots[k]).deadline
@@ -239,7 +239,7 @@ func verifySlab[V any](t testing.TB, p *slabs[V], num uint32, used map[uint32]bo
 	s := &p.table[num]
 	check(s.nextUnused >= 1 && int(s.nextUnused) <= len(s.nodes) && len(s.nodes) <= slabNodes, "slab %d: nextUnused %d of %d", num, s.nextUnused, len(s.nodes))
 	free := map[uint32]bool{}
-	for off := uint32(s.free); off != 0; off = uint32(s.nodes[off].deadline) {
+	for off := uint32(s.free); off != 0; off = uint32(s.nodes[off].nextFree()) {
 		check(off < uint32(s.nextUnused) && !free[off], "slab %d: free list at %d", num, off)
 		free[off] = true
 	}
@@ -248,7 +248,7 @@ func verifySlab[V any](t testing.TB, p *slabs[V], num uint32, used map[uint32]bo
 		switch {
 		case off >= uint32(s.nextUnused) && *stripped(n) == (node[struct{}]{}): // most nodes
 			continue
-		case n.pos != 0:
+		case n.inUse():
 			holding++
 			check(used[num<<slabBits|off] && !free[off], "node %d/%d", num, off)
 			check(!p.named || n.gen&^ended >= 1 && n.gen&^ended < maxGen && off < uint32(s.nextUnused), "T6: node %d/%d: gen %d", num, off, n.gen)
@@ -281,7 +281,7 @@ func verifyPacked[V any](t testing.TB, p *slabs[V], num uint32, used map[uint32]
 		check(s.kept.rank(off) == at, "node %d/%d lies at %d, not at %d", num, off, s.kept.rank(off), at)
 		n := &s.nodes[at]
 		at++
-		if n.pos == 0 {
+		if !n.inUse() {
 			check(n.gen <= s.nextGen && !used[i] && p.find(i) == nil, "T6: freed node %d/%d of generation %d, the next one %d", num, off, n.gen, s.nextGen)
 			check(reflect.ValueOf(&n.value).Elem().IsZero(), "T13: freed node %d/%d keeps its value", num, off)
 			continue

@@ -119,7 +119,7 @@ func (w *Wheel[V]) Remove(t Timer) (v V, ok bool) {
 	s := w.shards[t.shard()]
 	s.mu.Lock()
 	n := s.lists.timers.findUnpacked(t.index())
-	if n == nil || n.gen != t.gen() || n.pos == 0 {
+	if n == nil || n.gen != t.gen() || !n.inUse() {
 		v, ok = s.remove(t) // its slab is packed, or it is stale
 		s.mu.Unlock()
 		return v, ok
