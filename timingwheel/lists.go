@@ -21,7 +21,7 @@ type lists[V any] struct {
 	unlinkedLen uint
 	lastChunk   uint32 // of the timer linked last
 	nextMerge   uint32 // the chunk examined last
-	touched     uint32 // keeps clearUnlinked's loads from being optimized away
+	loaded      uint32 // see keepLoads
 }
 
 // newLists returns lists without timers, whose buckets' sequence numbers follow seq.
@@ -172,17 +172,17 @@ func (l *lists[V]) clearUnlinked() {
 	l.unlinkedLen = 0
 	var chunks [unlinkBatch]*node[chunk]
 	var buckets [unlinkBatch]*bucket
-	// The loads within each loop do not depend on each other.
-	touched := uint32(0)
+	// The loads within each loop do not depend on each other, so their cache misses overlap.
+	loads := uint32(0)
 	for k, u := range batch {
 		chunks[k] = l.chunks.node(u.pos.chunk())
-		touched += chunks[k].pos.bucket()
+		loads += chunks[k].pos.bucket()
 	}
 	for k := range batch {
 		buckets[k] = l.bucket(chunks[k].pos.bucket())
-		touched += buckets[k].count
+		loads += buckets[k].count
 	}
-	l.touched = touched
+	l.keepLoads(loads)
 	// Empty chunks are dropped afterwards, because that may move others.
 	var empty [unlinkBatch]uint32
 	n := 0
@@ -341,12 +341,16 @@ func (l *lists[V]) firstReady(b *bucket) *node[V] {
 
 // fetch reads all timers of a chunk, so that their cache misses overlap.
 func (l *lists[V]) fetch(c *chunk) {
-	touched := uint32(0)
+	loads := uint32(0)
 	for used := c.used; used != 0; used &= used - 1 {
-		touched += uint32(l.timers.node(c.slots[bits.TrailingZeros16(used)]).pos)
+		loads += uint32(l.timers.node(c.slots[bits.TrailingZeros16(used)]).pos)
 	}
-	l.touched = touched
+	l.keepLoads(loads)
 }
+
+// keepLoads receives the sum of values that are read only to bring them into the cache, and stores
+// it: the compiler omits a load whose result is not used.
+func (l *lists[V]) keepLoads(sum uint32) { l.loaded = sum }
 
 // count returns the number of timers in a bucket. It changes nothing, so it does not call
 // clearUnlinked.
