@@ -276,10 +276,7 @@ func (s *shard[V]) reset(i uint32, n *node[V], now, deadline nanos) {
 	// the timer moves on from there. So a deadline that is extended a thousand times costs one
 	// move, not a thousand.
 	d := s.shared.ceil(deadline)
-	if old := n.deadline; d >= old && old-s.clock >= 2<<s.sizeBits && old > s.readyUntil {
-		// Do not read the bucket, which would be two cache misses. With a deadline this far out
-		// the bucket is on a higher level, whose flush checks each timer; or on the lowest, and
-		// an earlier extension has set extended. It is not ready: see readyUntil.
+	if d >= n.deadline && s.checkedAtFlush(n) {
 		n.deadline = d
 		return
 	}
@@ -292,6 +289,16 @@ func (s *shard[V]) reset(i uint32, n *node[V], now, deadline nanos) {
 	}
 	s.unlink(i, n)
 	s.arm(i, s.lists.timers.node(i), now, deadline)
+}
+
+// checkedAtFlush reports whether the deadline of a timer alone tells that its bucket's flush will
+// check the timer, so that reset need not read the bucket, which would be two cache misses. That
+// is so if
+//   - the deadline is beyond the lowest level: the bucket is on a higher one, whose flush checks
+//     each timer, or on the lowest, and an earlier extension has set extended;
+//   - and the timer is not ready, see readyUntil.
+func (s *shard[V]) checkedAtFlush(n *node[V]) bool {
+	return n.deadline-s.clock >= 2<<s.sizeBits && n.deadline > s.readyUntil
 }
 
 // catchUp advances the clock of a shard that has not flushed for a while, so that a short delay
