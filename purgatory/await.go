@@ -8,22 +8,22 @@ type await struct {
 	ended chan error
 }
 
-func (w await) TryComplete() bool { return w.cond() }
+func (a await) TryComplete() bool { return a.cond() }
 
-func (w await) Complete(_ Outcome, cause error) { w.ended <- cause }
+func (a await) Complete(_ Outcome, cause error) { a.ended <- cause }
 
 // wait blocks until the operation has ended. It watches the context itself, which costs less
 // than a hook.
-func (w await) wait(ctx context.Context, done <-chan struct{}, core *core, h Pending, err error) error {
+func (a await) wait(ctx context.Context, done <-chan struct{}, core *core, h Pending, err error) error {
 	if err != nil {
 		return err
 	}
 	select {
-	case err := <-w.ended:
+	case err := <-a.ended:
 		return err
 	case <-done:
 		g := guard{ctx: ctx, done: done, core: core, h: h}
 		g.cancel() // unless another call has just ended the operation
-		return <-w.ended
+		return <-a.ended
 	}
 }

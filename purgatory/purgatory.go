@@ -286,9 +286,9 @@ func (p *Purgatory[K]) Await(ctx context.Context, timeout time.Duration, cond fu
 	if cond == nil {
 		panic("purgatory: the condition is nil")
 	}
-	w := await{cond, make(chan error, 1)}
-	h, err := p.TryCompleteElseWatch(context.Background(), w, timeout, keys...)
-	return w.wait(ctx, done, &p.core, h, err)
+	a := await{cond, make(chan error, 1)}
+	h, err := p.TryCompleteElseWatch(context.Background(), a, timeout, keys...)
+	return a.wait(ctx, done, &p.core, h, err)
 }
 
 // Watching returns the number of operations that watch key at one moment, in constant time.

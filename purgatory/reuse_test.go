@@ -125,16 +125,16 @@ func TestP13StaleSweep(t *testing.T) {
 			untilReused(t, func() bool {
 				r := newThresholdFixture(t, Options{})
 				old := r.mustWatch(newOp(t), NoTimeout, need, goals...)
-				w := sweep[int, int]{threshold: r.Threshold, key: 1, hash: r.hash(1), upTo: 5, outcome: as}
-				w.fill()
-				require.Equal(t, old, w.found[0].handle())
+				s := sweep[int, int]{threshold: r.Threshold, key: 1, hash: r.hash(1), upTo: 5, outcome: as}
+				s.fill()
+				require.Equal(t, old, s.found[0].handle())
 				require.True(t, old.Cancel(nil))
 				next := r.mustWatch(newOp(t), NoTimeout, need, goals...)
 				if next.w != old.w {
 					return false
 				}
-				w.run()
-				require.Zero(t, w.ended)
+				s.run()
+				require.Zero(t, s.ended)
 				require.Equal(t, 1, r.verify())
 				require.Equal(t, 1, r.setAndAdvance(1, 5), "all that is missing is missing still")
 				require.False(t, next.Waiting())

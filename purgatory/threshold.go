@@ -187,9 +187,9 @@ func (t *Threshold[K, N]) removeLocked(b *bucket[K, *tree[K, N]], g *goal[K, N])
 
 // leave removes the operation's goals from their trees. See lists.
 func (t *Threshold[K, N]) leave(w *waiter) (watches, keysRemoved int) {
-	x := w.op.(*thresholdWaiter[K, N])
-	goals := x.goals()
-	if int(x.need) == len(goals) && x.missing() == 0 {
+	record := w.op.(*thresholdWaiter[K, N]) // whose waiter w is
+	goals := record.goals()
+	if int(record.need) == len(goals) && record.missing() == 0 {
 		return 0, 0 // each goal was removed before it was counted
 	}
 	for i := range goals {
@@ -241,9 +241,9 @@ func (t *Threshold[K, N]) AdvanceLater(key K) error {
 // returns the reason; see [Purgatory.Await].
 func (t *Threshold[K, N]) Await(ctx context.Context, timeout time.Duration, need Need, goals ...Goal[K, N]) error {
 	done := mustHaveContext(ctx)
-	w := await{ended: make(chan error, 1)}
-	h, err := t.TryCompleteElseWatch(context.Background(), w, timeout, need, goals...)
-	return w.wait(ctx, done, &t.core, h, err)
+	a := await{ended: make(chan error, 1)}
+	h, err := t.TryCompleteElseWatch(context.Background(), a, timeout, need, goals...)
+	return a.wait(ctx, done, &t.core, h, err)
 }
 
 // sweepBatch is the maximum number of goals removed while a key's lock is held once.
@@ -265,80 +265,80 @@ type sweep[K comparable, N cmp.Ordered] struct {
 	limit uint64      // newer goals stay, or operations that wait again could prolong the sweep
 	more  bool        // there may be another batch
 
-	found [sweepBatch]reachedGoal[K, N] // entries at to n-1 are still to be visited
+	found [sweepBatch]removedGoal[K, N] // entries at to n-1 are still to be visited
 	at, n int
 }
 
-// reachedGoal is an operation one of whose goals was removed from the tree.
-type reachedGoal[K comparable, N cmp.Ordered] struct {
-	w   *thresholdWaiter[K, N]
-	gen uint64
+// removedGoal names an operation one of whose goals was removed from the tree.
+type removedGoal[K comparable, N cmp.Ordered] struct {
+	waiter *thresholdWaiter[K, N]
+	gen    uint64
 }
 
-func (x reachedGoal[K, N]) handle() Pending { return Pending{&x.w.waiter, x.gen} }
+func (g removedGoal[K, N]) handle() Pending { return Pending{&g.waiter.waiter, g.gen} }
 
-func (t *Threshold[K, N]) sweep(w sweep[K, N]) int {
-	w.threshold, w.hash = t, t.hash(w.key)
-	w.fill()
-	w.run()
-	return w.ended
+func (t *Threshold[K, N]) sweep(s sweep[K, N]) int {
+	s.threshold, s.hash = t, t.hash(s.key)
+	s.fill()
+	s.run()
+	return s.ended
 }
 
 // run visits this batch and all that follow. If a Complete ends the goroutine by
 // runtime.Goexit, the deferred call visits the rest while the goroutine ends (P7).
-func (w *sweep[K, N]) run() {
+func (s *sweep[K, N]) run() {
 	returned := false
 	defer func() {
 		if !returned {
-			w.run()
+			s.run()
 		}
 	}()
 	for {
-		for w.at < w.n {
-			x := w.found[w.at]
-			w.at++
-			if w.outcome == Completed && x.w.reached(x.gen) {
-				if x.handle().end(Completed) {
-					w.ended++
+		for s.at < s.n {
+			g := s.found[s.at]
+			s.at++
+			if s.outcome == Completed && g.waiter.reached(g.gen) {
+				if g.handle().end(Completed) {
+					s.ended++
 				}
-			} else if w.outcome != Completed && x.handle().Cancel(w.cause) {
-				w.ended++
+			} else if s.outcome != Completed && g.handle().Cancel(s.cause) {
+				s.ended++
 			}
 		}
-		if !w.more {
+		if !s.more {
 			break
 		}
-		w.fill()
+		s.fill()
 	}
 	returned = true
 }
 
 // fill removes the next batch from the tree.
-func (w *sweep[K, N]) fill() {
-	first := w.tree == nil
-	w.at, w.n, w.more = 0, 0, false
-	b := w.threshold.table.lock(uint32(w.hash))
+func (s *sweep[K, N]) fill() {
+	first := s.tree == nil
+	s.at, s.n, s.more = 0, 0, false
+	b := s.threshold.table.lock(uint32(s.hash))
 	defer b.mu.Unlock()
-	e := b.find(w.key, w.hash)
-	if e == nil || !first && e.value != w.tree {
+	e := b.find(s.key, s.hash)
+	if e == nil || !first && e.value != s.tree {
 		return
 	}
 	tree, keyRemoved := e.value, false
 	if first {
-		w.tree, w.limit = tree, tree.seq
+		s.tree, s.limit = tree, tree.seq
 	}
-	for g := tree.first; g != nil && w.n < sweepBatch && (w.all || g.number <= w.upTo); {
+	for g := tree.first; g != nil && s.n < sweepBatch && (s.all || g.number <= s.upTo); {
 		next := g.next()
-		if g.seq <= w.limit {
-			w.found[w.n] = reachedGoal[K, N]{g.waiter, g.waiter.state.generation()}
-			w.n++
-			keyRemoved = w.threshold.removeLocked(b, g)
+		if g.seq <= s.limit {
+			s.found[s.n] = removedGoal[K, N]{g.waiter, g.waiter.state.generation()}
+			s.n++
+			keyRemoved = s.threshold.removeLocked(b, g)
 		}
 		g = next
 	}
-	w.more = w.n == sweepBatch && !keyRemoved
-	if w.n > 0 {
-		w.threshold.countReached(w.n, keyRemoved)
+	s.more = s.n == sweepBatch && !keyRemoved
+	if s.n > 0 {
+		s.threshold.countReached(s.n, keyRemoved)
 	}
 }
 
