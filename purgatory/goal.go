@@ -144,12 +144,18 @@ func (w *thresholdWaiter[K, N]) reached(gen uint64) bool {
 	}
 }
 
-// TryComplete reads the current numbers before the operation waits. It is called once more
-// after the goals are entered, for numbers that were reached in between.
+// TryComplete is called before the goals are entered, and once more afterwards, for numbers that
+// were reached in between.
 func (w *thresholdWaiter[K, N]) TryComplete() bool {
 	if w.entered {
-		return w.checkEntered()
+		return w.countMissed()
 	}
+	return w.enoughReached()
+}
+
+// enoughReached reads the current numbers, and reports whether as many goals are reached as the
+// operation needs. It counts nothing: a goal is counted only once it has been entered.
+func (w *thresholdWaiter[K, N]) enoughReached() bool {
 	reached := uint16(0)
 	goals := w.goals()
 	for i := range goals {
@@ -162,9 +168,9 @@ func (w *thresholdWaiter[K, N]) TryComplete() bool {
 	return false
 }
 
-// checkEntered counts the goals whose numbers were reached before they were entered: no Advance
-// has seen those.
-func (w *thresholdWaiter[K, N]) checkEntered() bool {
+// countMissed takes out of their trees and counts the goals whose numbers were reached before they
+// were entered: no Advance has seen those. It reports whether the last missing one was among them.
+func (w *thresholdWaiter[K, N]) countMissed() bool {
 	goals, gen := w.goals(), w.state.generation()
 	for i := range goals {
 		g := &goals[i]
