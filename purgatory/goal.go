@@ -83,9 +83,7 @@ func (g *goal[K, N]) enterLocked(t *tree[K, N]) {
 type thresholdWaiter[K comparable, N cmp.Ordered] struct {
 	waiter
 
-	// remaining is the number of goals still to be reached, with the operation's generation: a
-	// sweep may still refer to an operation that has ended.
-	remaining atomic.Uint64
+	remaining atomic.Uint64 // a countdown
 
 	one        [1]goal[K, N] // most operations have one goal
 	many       *[]goal[K, N] // used instead by an operation with more; otherwise nil or empty
@@ -95,8 +93,20 @@ type thresholdWaiter[K comparable, N cmp.Ordered] struct {
 	entered    bool // the goals are or were in their trees
 }
 
-// remainingBits is the number of bits for the number of goals in remaining.
-const remainingBits = 16
+// countdown is the number of an operation's goals still to be reached, in the lowest bits, and the
+// generation of the operation, as far as it fits: a sweep may still refer to one that has ended.
+type countdown uint64
+
+const goalsBits = 16
+
+func newCountdown(gen uint64, goals uint16) countdown {
+	return countdown(gen<<goalsBits | uint64(goals))
+}
+
+func (c countdown) goals() uint16 { return uint16(c) }
+
+// belongsTo reports whether c counts for that generation.
+func (c countdown) belongsTo(gen uint64) bool { return c == newCountdown(gen, c.goals()) }
 
 // prepare stores the operation's goals and need, before other goroutines can see it.
 func (w *thresholdWaiter[K, N]) prepare(t *Threshold[K, N], op Completion, need int, goals []Goal[K, N]) {
@@ -123,23 +133,23 @@ func (w *thresholdWaiter[K, N]) goals() []goal[K, N] {
 
 // setRemaining sets remaining to the number of goals that must be reached.
 func (w *thresholdWaiter[K, N]) setRemaining(gen uint64) {
-	w.remaining.Store(gen<<remainingBits | uint64(w.need))
+	w.remaining.Store(uint64(newCountdown(gen, w.need)))
 }
 
 // missing returns the number of goals still to be reached. Only the owner calls it.
-func (w *thresholdWaiter[K, N]) missing() uint16 { return uint16(w.remaining.Load()) }
+func (w *thresholdWaiter[K, N]) missing() uint16 { return countdown(w.remaining.Load()).goals() }
 
 // reached counts a goal that has left its tree because its number was reached, and reports
 // whether it was the last one missing. It does not count the goal if the operation has ended in
 // between.
 func (w *thresholdWaiter[K, N]) reached(gen uint64) bool {
 	for {
-		remaining := w.remaining.Load()
-		if remaining>>remainingBits != gen<<remainingBits>>remainingBits || uint16(remaining) == 0 {
+		c := countdown(w.remaining.Load())
+		if !c.belongsTo(gen) || c.goals() == 0 {
 			return false
 		}
-		if w.remaining.CompareAndSwap(remaining, remaining-1) {
-			return uint16(remaining) == 1
+		if w.remaining.CompareAndSwap(uint64(c), uint64(c-1)) {
+			return c.goals() == 1
 		}
 	}
 }

@@ -60,12 +60,11 @@ const (
 	held         = 1 << 2
 	outcomeShift = 3
 	genShift     = 8
+	outcomeMask  = 1<<(genShift-outcomeShift) - 1
 )
 
 // outcomeOf returns the outcome in a word.
-func outcomeOf(w uint64) Outcome {
-	return Outcome(w >> outcomeShift & (1<<(genShift-outcomeShift) - 1))
-}
+func outcomeOf(w uint64) Outcome { return Outcome(w >> outcomeShift & outcomeMask) }
 
 // begin makes this the state of a new operation, which the caller owns. It returns the
 // operation's generation.
@@ -169,8 +168,12 @@ func (s *state) tryYield() (o Outcome, again bool) {
 		if o := outcomeOf(w); o != 0 {
 			return o, false
 		}
-		if s.word.CompareAndSwap(w, w&^(running|recheck)|w&recheck>>1) {
-			return 0, w&recheck != 0
+		next, again := w&^(running|recheck), w&recheck != 0
+		if again {
+			next |= running
+		}
+		if s.word.CompareAndSwap(w, next) {
+			return 0, again
 		}
 	}
 }
