@@ -78,19 +78,16 @@ func waitFor(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// endAll ends operations as Closed. If a Complete ends the goroutine by runtime.Goexit, the
-// other operations are still ended (P7).
+// endAll ends operations as Closed.
 func endAll(all []Pending) {
-	defer func() {
-		if len(all) > 0 {
-			endAll(all)
-		}
-	}()
+	done := false
+	defer unlessDone(&done, func() { endAll(all) })
 	for len(all) > 0 {
 		h := all[0]
 		all = all[1:]
 		h.end(Closed)
 	}
+	done = true
 }
 
 // wait returns a channel that is closed by the next notify.

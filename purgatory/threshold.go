@@ -284,24 +284,21 @@ func (t *Threshold[K, N]) sweep(s sweep[K, N]) int {
 	return s.ended
 }
 
-// run visits this batch and all that follow. If a Complete ends the goroutine by
-// runtime.Goexit, the deferred call visits the rest while the goroutine ends (P7).
+// run visits this batch and all that follow.
 func (s *sweep[K, N]) run() {
-	returned := false
-	defer func() {
-		if !returned {
-			s.run()
-		}
-	}()
+	done := false
+	defer unlessDone(&done, s.run)
 	for {
 		for s.at < s.n {
 			g := s.found[s.at]
 			s.at++
-			if s.outcome == Completed && g.waiter.reached(g.gen) {
-				if g.handle().end(Completed) {
-					s.ended++
-				}
-			} else if s.outcome != Completed && g.handle().Cancel(s.cause) {
+			var ended bool
+			if s.outcome == Completed {
+				ended = g.waiter.reached(g.gen) && g.handle().end(Completed)
+			} else {
+				ended = g.handle().Cancel(s.cause)
+			}
+			if ended {
 				s.ended++
 			}
 		}
@@ -310,7 +307,7 @@ func (s *sweep[K, N]) run() {
 		}
 		s.fill()
 	}
-	returned = true
+	done = true
 }
 
 // fill removes the next batch from the tree.

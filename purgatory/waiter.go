@@ -241,7 +241,7 @@ func (w *waiter) causeOf(o Outcome) (cause error) {
 // touched after free.
 func (w *waiter) finish(o Outcome) {
 	if w.unhook != nil {
-		w.detach(o)
+		w.unhookThenFinish(o)
 		return
 	}
 	c, op := w.core, w.op
@@ -262,9 +262,9 @@ func (w *waiter) finish(o Outcome) {
 	c.complete(op, o, waited, cause)
 }
 
-// detach removes the context's hook and then finishes the operation, even if the context's code
-// panics or ends the goroutine.
-func (w *waiter) detach(o Outcome) {
+// unhookThenFinish removes the context's hook and calls finish again, which then finds none. That
+// call is deferred, because the context's code may panic or end the goroutine.
+func (w *waiter) unhookThenFinish(o Outcome) {
 	unhook := w.unhook
 	w.unhook = nil
 	defer w.finish(o)

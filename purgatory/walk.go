@@ -168,16 +168,10 @@ func (w *walk[K]) found() []Pending {
 	return w.few[:]
 }
 
-// run visits this batch and all that follow. If a visit ends the goroutine by runtime.Goexit,
-// the deferred call visits the rest while the goroutine ends, so that no operation misses its
-// visit because of another one (P7).
+// run visits this batch and all that follow.
 func (w *walk[K]) run() {
-	returned := false
-	defer func() {
-		if !returned {
-			w.run()
-		}
-	}()
+	done := false
+	defer unlessDone(&done, w.run)
 	for {
 		for w.at < w.n {
 			if w.visit == checking {
@@ -191,7 +185,7 @@ func (w *walk[K]) run() {
 		}
 		w.proceed()
 	}
-	returned = true
+	done = true
 	if w.many != nil {
 		batches.Put(w.many)
 	}
