@@ -144,25 +144,16 @@ func (p *Purgatory[K]) hashes(to []uint64, keys []K) []uint64 {
 
 // enter puts the operation into the list of each of its keys.
 func (p *Purgatory[K]) enter(w *waiter, t *tally, keys []K, hashes []uint64) {
-	// The buckets are scattered in memory. Touching all of them first overlaps their cache
-	// misses.
-	var touched [inRecord]*bucket[K, watchlist]
+	var first touched[K, watchlist]
 	for i, h := range hashes {
-		b := p.table.touch(uint32(h))
-		if i < len(touched) {
-			touched[i] = b
-		}
+		first.touch(&p.table, i, uint32(h))
 	}
 	key, keysAdded, crowded := 0, 0, false
 	for i, h := range hashes {
 		if h == 0 {
 			continue
 		}
-		var b *bucket[K, watchlist]
-		if i < len(touched) {
-			b = touched[i]
-		}
-		b = p.table.lockTouched(b, uint32(h))
+		b := first.lock(&p.table, i, uint32(h))
 		e := b.find(keys[i], h)
 		if e == nil {
 			e, crowded = p.table.insertLocked(b, keys[i], h)
@@ -186,19 +177,12 @@ func (p *Purgatory[K]) enter(w *waiter, t *tally, keys []K, hashes []uint64) {
 // leave removes the operation from the list of each of its keys. See lists.
 func (p *Purgatory[K]) leave(w *waiter) (watches, keysRemoved int) {
 	all := w.keyHashes()
-	var touched [inRecord]*bucket[K, watchlist]
-	for i, h := range all {
-		b := p.table.touch(h)
-		if i < len(touched) {
-			touched[i] = b
-		}
+	var first touched[K, watchlist]
+	for key, h := range all {
+		first.touch(&p.table, key, h)
 	}
 	for key, h := range all {
-		var b *bucket[K, watchlist]
-		if key < len(touched) {
-			b = touched[key]
-		}
-		b = p.table.lockTouched(b, h)
+		b := first.lock(&p.table, key, h)
 		e := b.next(nil, h)
 		for !e.value.remove(w, key) {
 			e = b.next(e, h) // another key with this hash

@@ -156,6 +156,27 @@ func (t *table[K, V]) lockTouched(b *bucket[K, V], hash uint32) *bucket[K, V] {
 	}
 }
 
+// touched holds the buckets of the first keys of an operation. Buckets are scattered in memory:
+// touching those of all keys, before the first one is locked, overlaps their cache misses.
+type touched[K comparable, V any] [inRecord]*bucket[K, V]
+
+// touch touches the bucket of the i-th key.
+func (first *touched[K, V]) touch(t *table[K, V], i int, hash uint32) {
+	b := t.touch(hash)
+	if i < len(first) {
+		first[i] = b
+	}
+}
+
+// lock locks the bucket of the i-th key, once all have been touched.
+func (first *touched[K, V]) lock(t *table[K, V], i int, hash uint32) *bucket[K, V] {
+	var b *bucket[K, V]
+	if i < len(first) {
+		b = first[i]
+	}
+	return t.lockTouched(b, hash)
+}
+
 // find returns the entry of a key, nil if there is none. The caller holds the lock.
 func (b *bucket[K, V]) find(key K, hash uint64) *entry[K, V] {
 	if b.entry.hash == hash && b.entry.key == key {

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/seed-782fa212/limbo/internal/prefetch"
 	"github.com/seed-782fa212/limbo/timingwheel"
@@ -75,10 +74,7 @@ func (w *waiter) handle() Pending { return Pending{w, w.state.generation()} }
 
 // prefetchOp begins to load the operation that op points to. The caller holds the lock
 // of a list that contains the record, which leaves its lists before op changes.
-func (w *waiter) prefetchOp() {
-	type iface struct{ typ, data unsafe.Pointer }
-	prefetch.Line((*iface)(unsafe.Pointer(&w.op)).data)
-}
+func (w *waiter) prefetchOp() { prefetch.ValueIn(&w.op) }
 
 // check runs one check, by the owner. completed reports that it decided for Completed. ended
 // reports that the check panicked or is ending its goroutine by runtime.Goexit, and that the
