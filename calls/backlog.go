@@ -147,7 +147,5 @@ func (t *Table[ID, R]) expire(c *call[ID, R]) {
 
 // expire ends a call that has not ended otherwise.
 func (c *call[ID, R]) expire() {
-	if c.part.take(c, c.id, c.serial, purgatory.Expired) {
-		c.end(*new(R), ErrExpired)
-	}
+	c.handle().end(purgatory.Expired, ErrExpired)
 }

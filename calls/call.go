@@ -77,22 +77,65 @@ func (t *Table[ID, R]) recycle(c *call[ID, R]) {
 	t.free.Put(c)
 }
 
-// await waits until the call has ended, and ends it when ctx is done, as the channel ctxDone
+// handle names a call. The record may serve another call by now: code that does not own the call
+// keeps a handle, and take gives it the record if the call is still pending.
+type handle[ID comparable, R any] struct {
+	record *call[ID, R]
+	part   *part[ID, R]
+	id     ID
+	serial uint64
+}
+
+// handle returns the handle of the record's present call.
+func (c *call[ID, R]) handle() handle[ID, R] { return handle[ID, R]{c, c.part, c.id, c.serial} }
+
+// take makes the caller the owner of a pending call, and returns its record; nil: the call has
+// ended.
+func (h handle[ID, R]) take(o purgatory.Outcome) *call[ID, R] {
+	h.part.mu.Lock()
+	defer h.part.mu.Unlock()
+	if h.part.calls[h.id] != h.record || h.record.serial != h.serial {
+		return nil
+	}
+	h.part.removeLocked(h.record, o)
+	return h.record
+}
+
+// end ends a pending call with an error.
+func (h handle[ID, R]) end(o purgatory.Outcome, err error) {
+	if c := h.take(o); c != nil {
+		c.end(*new(R), err)
+	}
+}
+
+// send calls send. The call ends, if it has not ended already, if send returns an error, panics
+// or ends its goroutine.
+func (h handle[ID, R]) send(send func() error) {
+	err := errSend
+	defer func() {
+		if err != nil {
+			h.end(purgatory.Failed, err)
+		}
+	}()
+	err = send()
+}
+
+// await waits until a call of Do has ended, and ends it when ctx is done, as the channel ctxDone
 // reports.
-func (c *call[ID, R]) await(ctx context.Context, ctxDone <-chan struct{}) {
-	if ctxDone == nil {
-		<-c.ready
+func (h handle[ID, R]) await(ctx context.Context, ctxDone <-chan struct{}) {
+	if ctxDone == nil { // a select would cost more
+		<-h.record.ready
 		return
 	}
 	select {
-	case <-c.ready:
+	case <-h.record.ready:
+		return
 	case <-ctxDone:
-		if c.part.take(c, c.id, c.serial, purgatory.Cancelled) {
-			c.stop() // before Cause, as ctx may panic or end the goroutine
-			c.value, c.err = *new(R), cause(ctx)
-			return
-		}
-		<-c.ready // another goroutine ended it first
+	}
+	if c := h.take(purgatory.Cancelled); c != nil {
+		c.value, c.err = *new(R), cause(ctx)
+	} else {
+		<-h.record.ready // another goroutine has ended it
 	}
 }
 
@@ -100,12 +143,13 @@ func (c *call[ID, R]) await(ctx context.Context, ctxDone <-chan struct{}) {
 // returns.
 func cause(ctx context.Context) error { return cmp.Or(context.Cause(ctx), context.Canceled) }
 
-// end gives the call its result. The caller owns the call. Panics of done, and of the hook that
-// is called with them, are recovered; done may still end the goroutine.
+// end gives the call its result. The caller owns the call, and passes the record on: it must not
+// touch it again. Panics of done, and of the hook that is called with them, are recovered; done
+// may still end the goroutine.
 func (c *call[ID, R]) end(value R, err error) {
 	if c.done == nil {
 		c.value, c.err = value, err
-		c.ready <- struct{}{} // from here on the record belongs to Do's goroutine
+		c.ready <- struct{}{} // the record belongs to Do's goroutine now
 		return
 	}
 	t, done := c.part.group.table, c.done

@@ -90,21 +90,22 @@ func (g *Group[ID, R]) Do(ctx context.Context, id ID, timeout time.Duration, sen
 		return *new(R), cause(ctx)
 	}
 	ctxDone := ctx.Done() // before the call is registered: a context may panic
-	p := g.part(id)
-	c, serial, err := p.begin(id, timeout, nil)
+	h, err := g.part(id).begin(id, timeout, nil)
 	if err != nil {
 		return *new(R), err
 	}
-	if err := p.send(c, id, serial, true, send); err != nil && p.take(c, id, serial, purgatory.Failed) {
-		c.value, c.err = *new(R), err
-	} else {
-		c.await(ctx, ctxDone)
-	}
-	value, err := c.value, c.err
-	if c.stop() {
-		g.table.recycle(c)
-	}
-	return value, err
+	c, returned := h.record, false // this goroutine frees the record
+	defer func() {
+		// If send or ctx has not returned, another goroutine may still be ending the call: the
+		// record is not freed.
+		if c.stop() && returned {
+			g.table.recycle(c)
+		}
+	}()
+	h.send(send)
+	h.await(ctx, ctxDone)
+	returned = true
+	return c.value, c.err
 }
 
 // Go makes a call and does not wait: it calls done exactly once, with the reply, or with the
@@ -118,15 +119,11 @@ func (g *Group[ID, R]) Go(id ID, timeout time.Duration, send func() error, done 
 	if send == nil || done == nil {
 		panic("calls: Go with a nil send or done")
 	}
-	p := g.part(id)
-	c, serial, err := p.begin(id, timeout, done)
+	h, err := g.part(id).begin(id, timeout, done)
 	if err != nil {
 		return err
 	}
-	// From here on c may be another call's record.
-	if err := p.send(c, id, serial, false, send); err != nil && p.take(c, id, serial, purgatory.Failed) {
-		c.end(*new(R), err)
-	}
+	h.send(send)
 	return nil
 }
 
@@ -254,24 +251,23 @@ func (p *part[ID, R]) each(buf []Waiting[ID], yield func(Waiting[ID]) bool) (reu
 }
 
 // begin registers a call. On an error the call is not registered.
-func (p *part[ID, R]) begin(id ID, timeout time.Duration, done func(R, error)) (c *call[ID, R], serial uint64, err error) {
+func (p *part[ID, R]) begin(id ID, timeout time.Duration, done func(R, error)) (h handle[ID, R], err error) {
 	if id != id { //nolint:gocritic // NaN is not
-		return nil, 0, errUnequal
+		return h, errUnequal
 	}
 	if timeout <= 0 {
-		return nil, 0, ErrExpired
+		return h, ErrExpired
 	}
 	t := p.group.table
-	c = t.record(done)
+	c := t.record(done)
 	p.mu.Lock()
 	err = p.enterLocked(c, id, timeout)
-	serial = c.serial
+	h = c.handle()
 	p.mu.Unlock()
 	if err != nil {
 		t.recycle(c)
-		return nil, 0, err
 	}
-	return c, serial, nil
+	return h, err
 }
 
 // enterLocked makes a call pending. It starts the timer under the lock, so that an expiry
@@ -308,40 +304,6 @@ func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) 
 	p.calls[id] = c
 	p.peak = max(p.peak, len(p.calls))
 	return nil
-}
-
-// send calls send. If it panics or ends its goroutine, the call ends first, unless it has
-// already ended. isDo tells the kind of call: a record of Go may be used again by then.
-func (p *part[ID, R]) send(c *call[ID, R], id ID, serial uint64, isDo bool, send func() error) error {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		taken := p.take(c, id, serial, purgatory.Failed)
-		switch {
-		case isDo:
-			// The record is not used again: the goroutine that has ended the call may still use
-			// it.
-			c.stop()
-		case taken:
-			c.end(*new(R), errSend)
-		}
-	}()
-	err := send()
-	returned = true
-	return err
-}
-
-// take removes a call from the pending ones if it is still pending, and reports whether it was.
-func (p *part[ID, R]) take(c *call[ID, R], id ID, serial uint64, o purgatory.Outcome) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.calls[id] != c || c.serial != serial {
-		return false
-	}
-	p.removeLocked(c, o)
-	return true
 }
 
 // remove removes the pending call with an id and returns it, or nil if there is none.

@@ -207,7 +207,7 @@ func (t *Table[ID, R]) closeGroups(groups []*Group[ID, R], err error) (n int) {
 			n += len(all)
 			for _, c := range all {
 				if c.done == nil {
-					c.end(*new(R), err) // from here on c may be another call's record
+					c.end(*new(R), err)
 				} else {
 					others = append(others, c)
 				}
