@@ -43,12 +43,6 @@ type call[ID comparable, R any] struct {
 	value   R
 	err     error
 	outcome purgatory.Outcome
-
-	// Guarded by backlog.mu.
-
-	queued     bool         // in the backlog
-	ended      bool         // ended after its timer had fired, and must not enter the backlog
-	prev, next *call[ID, R] // in the backlog
 }
 
 // base is the origin of all points in time, by the monotonic clock.
@@ -155,8 +149,6 @@ func (c *call[ID, R]) end(value R, err error) {
 	t, done := c.part.group.table, c.done
 	if c.stop() {
 		t.recycle(c)
-	} else {
-		t.backlog.remove(c)
 	}
 	defer func() {
 		if v := recover(); v != nil {
@@ -165,6 +157,10 @@ func (c *call[ID, R]) end(value R, err error) {
 	}()
 	done(value, err)
 }
+
+// expire is called by a wheel when the call's timeout has passed. If the call has ended, its
+// record was not freed: see stop.
+func (c *call[ID, R]) expire() { c.handle().end(purgatory.Expired, ErrExpired) }
 
 // endEach ends calls of Go. If a done function ends the goroutine, a deferred call ends the
 // others.
@@ -204,7 +200,7 @@ func (c *call[ID, R]) stop() bool {
 	if c.outcome == purgatory.Expired || c.timer == (timingwheel.Timer{}) {
 		return true
 	}
-	if !c.part.group.table.wheel.Stop(c.timer) {
+	if !c.part.group.table.wheel(c).Stop(c.timer) {
 		return false
 	}
 	c.timer = timingwheel.Timer{}

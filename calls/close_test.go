@@ -66,12 +66,14 @@ func TestCloseEndsAllCalls(t *testing.T) {
 						st := c.Stats()
 						require.Zero(t, st.Pending)
 						require.Zero(t, st.Groups)
-						require.Zero(t, st.Wheel.Pending)
+						require.Zero(t, st.DoWheel.Pending+st.GoWheel.Pending)
 						require.Equal(t, uint64(2*n), st.Failed+st.Closed)
 						if name == "table" {
 							require.ErrorIs(t, c.Go(1, time.Hour, sendNothing, func(string, error) {}), ErrClosed)
-							_, err := c.wheel.Schedule(nil, time.Hour)
-							require.ErrorIs(t, err, timingwheel.ErrClosed)
+							for _, w := range c.wheels() {
+								_, err := w.Schedule(nil, time.Hour)
+								require.ErrorIs(t, err, timingwheel.ErrClosed)
+							}
 						}
 					})
 				})

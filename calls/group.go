@@ -293,7 +293,7 @@ func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) 
 	c.serial++
 	if timeout != NoTimeout && c.began <= never-timeout { // otherwise the deadline would overflow
 		c.deadline = c.began + timeout // set before the timer starts: then a worker may read it
-		timer, err := t.wheel.Schedule(c, timeout)
+		timer, err := t.wheel(c).Schedule(c, timeout)
 		if err != nil { // 2^28 calls; not a closed wheel: groups close before it
 			t.unreserve()
 			p.tally.refusedFull++

@@ -85,7 +85,7 @@ func TestContextMisbehaves(t *testing.T) {
 						require.False(t, returned)
 						st := c.Stats()
 						require.Zero(t, st.Pending, "the call is left behind")
-						require.Zero(t, st.Wheel.Pending, "its timer is left behind")
+						require.Zero(t, timers(c), "its timer is left behind")
 						require.NoError(t, c.Go(1, time.Hour, sendNothing, func(string, error) {}))
 						require.True(t, c.Reply(1, ""))
 					})

@@ -253,13 +253,13 @@ func (m *model) compare() {
 	want8 := [...]uint64{c.Completed, c.Expired, c.Cancelled, c.Closed, c.Failed, c.Duplicates, c.RefusedFull, c.RefusedClosed, c.Unmatched}
 	require.Equal(m.t, want8, got8)
 	require.Equal(m.t, c.Expired, st.Late.Count)
-	require.Zero(m.t, st.Ready)
+	require.Zero(m.t, st.GoWheel.Ready)
 	m.verify()
 }
 
 // verify checks the invariants of the parts.
 func (m *model) verify() {
-	timers := 0
+	want := 0
 	for i, g := range m.groups {
 		n := 0
 		for j := range g.parts {
@@ -270,7 +270,7 @@ func (m *model) verify() {
 				require.Same(m.t, p, c.part)
 				require.Same(m.t, p, g.part(id))
 				if c.deadline != never {
-					timers++
+					want++
 				}
 			}
 			n += len(p.calls)
@@ -278,7 +278,7 @@ func (m *model) verify() {
 		}
 		require.Len(m.t, m.waiting[i], n)
 	}
-	require.Equal(m.t, timers, m.table.Stats().Wheel.Pending, "a timer for each call that may expire, and no other")
+	require.Equal(m.t, want, timers(m.table), "a timer for each call that may expire, and no other")
 }
 
 func TestModel(t *testing.T) {

@@ -36,7 +36,7 @@ func TestMemoryOfCallsAndGroups(t *testing.T) {
 
 	const calls = 100_000
 	g := c.Group()
-	require.InEpsilon(t, 190, each(calls, func() {
+	require.InEpsilon(t, 170, each(calls, func() {
 		for id := range calls {
 			require.NoError(t, g.Go(id, time.Hour, sendNothing, done))
 		}

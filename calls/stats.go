@@ -36,13 +36,12 @@ type Stats struct {
 	// expires when a worker is free for its done function.
 	Late histogram.Durations
 
-	// Ready counts the calls of Go whose timeout has passed and that wait for a worker, because
-	// Options.Workers done functions are running. They are counted in Pending, and are no
-	// longer on the wheel. Overdue is how long ago the first of them came due; 0 if none waits.
-	Ready   int
-	Overdue time.Duration
-
-	Wheel timingwheel.Stats // of the timeouts
+	// DoWheel is the statistics of the wheel with the timeouts of calls of Do.
+	DoWheel timingwheel.Stats
+	// GoWheel is the statistics of the wheel with the timeouts of calls of Go; zero before the
+	// first. Its Ready counts the calls whose timeout has passed and that wait for a worker,
+	// because Options.Workers done functions are running; they are counted in Pending too.
+	GoWheel timingwheel.Stats
 }
 
 // Len returns the number of pending calls. It costs the same as Stats.
@@ -55,8 +54,10 @@ func (t *Table[ID, R]) Len() int { return t.Stats().Pending }
 // calls no longer than it takes to copy the list of groups.
 func (t *Table[ID, R]) Stats() Stats {
 	t.mustBeMade()
-	st := Stats{Name: t.options.Name, Wheel: t.wheel.Stats()}
-	st.Ready, st.Overdue = t.backlog.waiting()
+	st := Stats{Name: t.options.Name, DoWheel: t.doWheel.Stats()}
+	if w := t.goWheel.Load(); w != nil {
+		st.GoWheel = w.Stats()
+	}
 	t.mu.Lock()
 	sum, groups := t.closedTally.clone(), slices.Clone(t.groups)
 	sum.refusedClosed += t.lateCounts.refusedClosed.Load()

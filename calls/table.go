@@ -17,8 +17,6 @@ import (
 // NoTimeout is the timeout of a call that never expires.
 const NoTimeout time.Duration = 1<<63 - 1
 
-const maxWorkers = 1<<16 - 1 // one less than the maximum of a wheel
-
 // Options configures a table. The zero value is a good default.
 type Options struct {
 	// Name names the table in Stats, and is the value of the pprof label "limbo" of its
@@ -33,9 +31,10 @@ type Options struct {
 	// least 1 ns.
 	Tick time.Duration
 
-	// Workers bounds the goroutines that run the done functions of expired calls: while all of
-	// them block, further expiring calls of Go wait. Calls of Do never wait for one. Default:
-	// GOMAXPROCS, at least 4; 1 to 65,535. Raise it when done functions block.
+	// Workers bounds the goroutines that run the done functions of expired calls and,
+	// separately, those that wake the goroutines of expired calls of Do: while all of the first
+	// block, further expiring calls of Go wait, and those of Do do not. Default: GOMAXPROCS, at
+	// least 4; 1 to 65,536. Raise it when done functions block.
 	Workers int
 
 	// OnPanic is called with each panic of a done function, on the goroutine that recovered it.
@@ -50,11 +49,15 @@ type Options struct {
 // goroutine, done functions included.
 type Table[ID comparable, R any] struct {
 	options   Options
-	wheel     *timingwheel.Wheel[*call[ID, R]]
-	ungrouped *Group[ID, R] // for the table's own methods
-	free      sync.Pool     // *call, with an empty channel or none
-	pending   atomic.Int64  // number of calls, if MaxPending bounds it
-	backlog   backlog[ID, R]
+	doWheel   *timingwheel.Wheel[*call[ID, R]] // of calls of Do
+	ungrouped *Group[ID, R]                    // for the table's own methods
+	free      sync.Pool                        // *call, with an empty channel or none
+	pending   atomic.Int64                     // number of calls, if MaxPending bounds it
+
+	// goWheel is the wheel of calls of Go. Its workers run done functions, which may block and
+	// must not delay calls of Do. nil: there was no such call with a timeout yet.
+	goWheel     atomic.Pointer[timingwheel.Wheel[*call[ID, R]]]
+	makeGoWheel sync.Once
 
 	// lateCounts counts events of groups whose counts have been added to closedTally.
 	lateCounts struct{ unmatched, refusedClosed atomic.Uint64 }
@@ -71,24 +74,42 @@ func New[ID comparable, R any](o Options) (*Table[ID, R], error) {
 	if o.MaxPending < 0 {
 		return nil, fmt.Errorf("calls: Options.MaxPending is %d, must be 0 (no bound) or more", o.MaxPending)
 	}
-	if o.Workers < 0 || o.Workers > maxWorkers {
-		return nil, fmt.Errorf("calls: Options.Workers is %d, must be 1 to %d", o.Workers, maxWorkers)
-	}
-	if o.Workers == 0 {
-		o.Workers = max(runtime.GOMAXPROCS(0), 4)
-	}
 	if o.OnPanic == nil {
 		o.OnPanic = logPanic
 	}
 	t := &Table[ID, R]{options: o}
-	t.backlog.limit = o.Workers
 	var err error
-	t.wheel, err = timingwheel.New(t.expire, timingwheel.Options{Name: o.Name, Tick: o.Tick, Workers: o.Workers + 1, OnPanic: o.OnPanic})
-	if err != nil {
+	if t.doWheel, err = t.newWheel(); err != nil {
 		return nil, fmt.Errorf("calls: %w", err)
 	}
 	t.ungrouped = t.open(ungroupedParts(runtime.GOMAXPROCS(0)))
 	return t, nil
+}
+
+func (t *Table[ID, R]) newWheel() (*timingwheel.Wheel[*call[ID, R]], error) {
+	o := t.options
+	return timingwheel.New((*call[ID, R]).expire, timingwheel.Options{Name: o.Name, Tick: o.Tick, Workers: o.Workers, OnPanic: o.OnPanic})
+}
+
+// wheel returns the wheel for a call's timer. It is called for a new call with the part's lock
+// held: the part is open, so the table has not closed its wheels yet.
+func (t *Table[ID, R]) wheel(c *call[ID, R]) *timingwheel.Wheel[*call[ID, R]] {
+	if c.done == nil {
+		return t.doWheel
+	}
+	t.makeGoWheel.Do(func() {
+		w, _ := t.newWheel() // the options are those of doWheel, which was made
+		t.goWheel.Store(w)
+	})
+	return t.goWheel.Load()
+}
+
+// wheels returns the wheels that were made.
+func (t *Table[ID, R]) wheels() []*timingwheel.Wheel[*call[ID, R]] {
+	if w := t.goWheel.Load(); w != nil {
+		return []*timingwheel.Wheel[*call[ID, R]]{t.doWheel, w}
+	}
+	return []*timingwheel.Wheel[*call[ID, R]]{t.doWheel}
 }
 
 // Group makes a group: calls with their own ids, which can be ended together. Make one for each
@@ -193,7 +214,9 @@ func (t *Table[ID, R]) Close() {
 	t.closed = true
 	t.mu.Unlock()
 	defer func() { // also if a done function ends this goroutine
-		_, _ = t.wheel.Close(timingwheel.Discard) // fails only for an unknown policy
+		for _, w := range t.wheels() { // no part is open that could make the second one
+			_, _ = w.Close(timingwheel.Discard) // fails only for an unknown policy
+		}
 	}()
 	t.closeGroups(t.all(), ErrClosed)
 }
@@ -255,8 +278,12 @@ func (t *Table[ID, R]) Shutdown(ctx context.Context) error {
 		panic("calls: the context is nil")
 	}
 	t.Close()
-	_, err := t.wheel.Shutdown(ctx, timingwheel.Discard)
-	return err
+	for _, w := range t.wheels() {
+		if _, err := w.Shutdown(ctx, timingwheel.Discard); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reserve counts a call, and reports false if MaxPending calls already wait.

@@ -14,49 +14,6 @@ import (
 
 // Unit tests of parts: a fault shows here first, and not as a goroutine that waits for ever.
 
-// A call that ends just before its worker would queue it does not enter the backlog.
-func TestBacklogRefusesEndedCalls(t *testing.T) {
-	b := backlog[int, string]{limit: 1}
-	first, ended, waits, last := new(call[int, string]), new(call[int, string]), new(call[int, string]), new(call[int, string])
-	b.remove(ended)
-	require.Nil(t, b.begin(ended), "although there is capacity for it")
-	require.Zero(t, b.running)
-	require.Same(t, first, b.begin(first))
-	require.Nil(t, b.begin(ended))
-	require.Zero(t, b.n)
-	for _, c := range []*call[int, string]{waits, last} {
-		require.Nil(t, b.begin(c))
-	}
-	require.Equal(t, 2, b.n)
-	require.Same(t, waits, b.next())
-	b.remove(waits) // begin, called by its worker, will find that it has ended
-	require.Equal(t, 1, b.n)
-	b.remove(last)
-	require.Nil(t, b.next())
-	require.Zero(t, b.running)
-}
-
-// A worker that arrives while others wait begins with the first of them, even if a goroutine
-// that has ended freed its capacity.
-func TestBacklogIsFirstInFirstOut(t *testing.T) {
-	b := backlog[int, string]{limit: 1}
-	first, second, third := new(call[int, string]), new(call[int, string]), new(call[int, string])
-	require.Same(t, first, b.begin(first))
-	require.False(t, b.removeWorker(), "no call is left")
-	require.Same(t, first, b.begin(first))
-	require.Nil(t, b.begin(second))
-	require.True(t, b.removeWorker(), "a call is left")
-	require.Same(t, second, b.begin(third), "it overtakes an older one")
-	require.Same(t, third, b.next())
-	require.Nil(t, b.next())
-	require.Zero(t, b.running)
-	require.Nil(t, b.begin(nil))
-	require.Zero(t, b.running, "a worker without a call is in no done function")
-	n, overdue := b.waiting()
-	require.Zero(t, n)
-	require.Zero(t, overdue)
-}
-
 func TestTally(t *testing.T) {
 	y := tally{duplicates: 1, refusedFull: 2, refusedClosed: 3, unmatched: 4}
 	for _, o := range []purgatory.Outcome{purgatory.Completed, purgatory.Expired, purgatory.Completed} {
@@ -80,8 +37,15 @@ func TestDefaultWorkers(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for processors, want := range map[int]int{1: 4, 4: 4, 6: 6} {
 		runtime.GOMAXPROCS(processors)
-		require.Equal(t, want, table(t, Options{}).backlog.limit)
-		require.Equal(t, processors, runtime.GOMAXPROCS(0))
+		synctest.Test(t, func(t *testing.T) {
+			c := table(t, Options{})
+			for id := range 10 {
+				require.NoError(t, c.Go(id, time.Second, sendNothing, func(string, error) { time.Sleep(time.Hour) }))
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			require.Equal(t, 10-want, c.Stats().GoWheel.Ready)
+		})
 	}
 }
 
@@ -97,14 +61,42 @@ func TestWheelIsFull(t *testing.T) {
 	table, err := New[int, string](Options{MaxPending: 1})
 	require.NoError(t, err)
 	defer table.Close()
-	_, err = table.wheel.Close(timingwheel.Discard) // refuses as a full wheel does
+	_, err = table.doWheel.Close(timingwheel.Discard) // refuses as a full wheel does
 	require.NoError(t, err)
 	send := func() error { return nil }
 	for range 2 {
-		require.ErrorIs(t, table.Go(1, time.Hour, send, func(string, error) {}), ErrFull)
+		_, err = table.Do(t.Context(), 1, time.Hour, send)
+		require.ErrorIs(t, err, ErrFull)
 	}
 	require.Zero(t, table.pending.Load())
 	require.NoError(t, table.Go(1, NoTimeout, send, func(string, error) {}), "the capacity was not freed")
+}
+
+// A record whose timer a worker has taken serves no other call: the worker is about to expire it.
+func TestTakenRecordIsNotReused(t *testing.T) {
+	table := table(t, Options{})
+	g := table.Group()
+	reply := func() error { require.True(t, g.Reply(1, "")); return nil }
+	done := func(_ string, err error) { require.NoError(t, err) }
+	for range 100 { // a record comes back from the pool most of the time
+		for _, begin := range []func(send func() error) error{
+			func(send func() error) error { _, err := g.Do(t.Context(), 1, time.Hour, send); return err },
+			func(send func() error) error { return g.Go(1, time.Hour, send, done) },
+		} {
+			var taken *call[int, string]
+			require.NoError(t, begin(func() error {
+				p := g.part(1)
+				p.mu.Lock()
+				taken = p.calls[1]
+				p.mu.Unlock()
+				require.True(t, table.wheel(taken).Stop(taken.timer)) // as if a worker had taken it
+				return reply()
+			}))
+			require.NoError(t, g.Go(1, time.Hour, sendNothing, done))
+			taken.expire()
+			require.NoError(t, reply())
+		}
+	}
 }
 
 // The record of an expired call can be used again like others: its timer will not call it.

@@ -504,7 +504,7 @@ func TestStatsAreReadOnce(t *testing.T) {
 	}
 	table, err := calls.New[int, int](calls.Options{})
 	require.NoError(t, err)
-	own, wheel := read(statsCache{table: calls.Stats{Pending: 7, Wheel: timingwheel.Stats{Pending: 9}}}, Calls(table, nil))
+	own, wheel := read(statsCache{table: calls.Stats{Pending: 7, DoWheel: timingwheel.Stats{Pending: 9}}}, Calls(table, nil))
 	require.Equal(t, Metric{Name: "waiting", Help: own[0].Help, Value: 7}, own[0])
 	require.Equal(t, Metric{Name: "timers", Help: wheel[0].Help, Value: 9}, wheel[0])
 	p := statsCache{}

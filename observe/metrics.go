@@ -83,8 +83,6 @@ func (s *metricList) calls(st calls.Stats) {
 	s.outcomes("Calls", st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed)
 	s.waited("How long calls waited, by outcome", st.Waited)
 	s.durations("late_seconds", "How long after their deadlines calls expired", st.Late)
-	s.gauge("ready", "Calls whose timeout has passed and whose done functions wait for a worker", float64(st.Ready))
-	s.seconds("overdue_seconds", "How long ago the first call came due whose done function waits for a worker", st.Overdue)
 	s.labelled("refused_total", "Calls that were refused, by cause", "cause",
 		labelled{"full", st.RefusedFull}, labelled{"closed", st.RefusedClosed}, labelled{"duplicate", st.Duplicates})
 	s.counter("unmatched_total", "Replies for ids that no call waited for", st.Unmatched)

@@ -97,7 +97,7 @@ func TestMetrics(t *testing.T) {
 			"ended_total outcome=failed": call.Failed, "waited_seconds outcome=failed": call.Waited[purgatory.Failed],
 			"refused_total cause=full": call.RefusedFull, "refused_total cause=closed": call.RefusedClosed,
 			"refused_total cause=duplicate": call.Duplicates,
-			"late_seconds":                  call.Late, "ready": call.Ready, "overdue_seconds": int(call.Overdue.Seconds()),
+			"late_seconds":                  call.Late,
 		}},
 		"polls": {func(s *metricList) { s.polls(poll) }, map[string]any{
 			"waiting": poll.Pending, "clients": poll.Clients,

@@ -120,9 +120,9 @@ func TestWheelsComeAlong(t *testing.T) {
 	require.NoError(t, err)
 	second, err := r.Add("x", Scheduler(sched))
 	require.NoError(t, err)
-	require.Equal(t, []string{"calls x", "wheel x", "scheduler x", "wheel x#2", "wheel x jobs"}, held(r))
+	require.Equal(t, []string{"calls x", "wheel x", "wheel x go", "scheduler x", "wheel x#2", "wheel x jobs"}, held(r))
 	second()
-	require.Equal(t, []string{"calls x", "wheel x"}, held(r))
+	require.Equal(t, []string{"calls x", "wheel x", "wheel x go"}, held(r))
 	first()
 	require.Empty(t, held(r))
 }

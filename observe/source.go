@@ -85,23 +85,25 @@ func must(ok bool, function, of string) {
 // its calls, and that of its jobs, whose name ends with " jobs".
 func Scheduler(s *scheduler.Scheduler) Source {
 	must(s != nil, "Scheduler", "nil")
-	wheel := func(suffix string, stats func(scheduler.Stats) timingwheel.Stats, levels func() []timingwheel.Level) wheelOf {
-		return wheelOf{suffix, Source{
-			kind:   "wheel",
-			read:   func(out *metricList, p statsCache) { out.wheel(stats(once(p, s, s.Stats))) },
-			levels: levels,
-		}}
-	}
 	return Source{
 		kind: "scheduler",
 		read: func(out *metricList, p statsCache) { out.scheduler(once(p, s, s.Stats)) },
 		wheels: []wheelOf{
-			wheel("", func(st scheduler.Stats) timingwheel.Stats { return st.CallWheel },
+			wheelIn("", s, s.Stats, func(st scheduler.Stats) timingwheel.Stats { return st.CallWheel },
 				func() []timingwheel.Level { calls, _ := s.Levels(); return calls }),
-			wheel(" jobs", func(st scheduler.Stats) timingwheel.Stats { return st.JobWheel },
+			wheelIn(" jobs", s, s.Stats, func(st scheduler.Stats) timingwheel.Stats { return st.JobWheel },
 				func() []timingwheel.Level { _, jobs := s.Levels(); return jobs }),
 		},
 	}
+}
+
+// wheelIn returns one of the wheels of an object, whose statistics are part of the object's.
+func wheelIn[S any](suffix string, of any, read func() S, stats func(S) timingwheel.Stats, levels func() []timingwheel.Level) wheelOf {
+	return wheelOf{suffix, Source{
+		kind:   "wheel",
+		read:   func(out *metricList, p statsCache) { out.wheel(stats(once(p, of, read))) },
+		levels: levels,
+	}}
 }
 
 // Purgatory returns the source for a purgatory, of the kind purgatory, with its wheel. format
@@ -166,8 +168,9 @@ func Futures[T any](f *purgatory.Futures[T]) Source {
 	}
 }
 
-// Calls returns the source for a table of requests in flight, of the kind calls, with its wheel.
-// format returns the text of an id, as in [Purgatory].
+// Calls returns the source for a table of requests in flight, of the kind calls, with two wheels:
+// that of the timeouts of calls of Do, and that of calls of Go, whose name ends with " go". format
+// returns the text of an id, as in [Purgatory].
 func Calls[ID comparable, R any](t *calls.Table[ID, R], format func(ID) string) Source {
 	must(t != nil, "Calls", "nil")
 	ids := formatter(format)
@@ -185,11 +188,12 @@ func Calls[ID comparable, R any](t *calls.Table[ID, R], format func(ID) string) 
 		oldest: func() []Group {
 			return groupsOf(t.Oldest(listed), func(x calls.Waiting[ID]) Waiting { return waiting(x.Age, x.Deadline, keysOf(x)) })
 		},
-		wheels: []wheelOf{{"", Source{
-			kind:   "wheel",
-			read:   func(s *metricList, p statsCache) { s.wheel(once(p, t, t.Stats).Wheel) },
-			levels: t.Levels,
-		}}},
+		wheels: []wheelOf{
+			wheelIn("", t, t.Stats, func(st calls.Stats) timingwheel.Stats { return st.DoWheel },
+				func() []timingwheel.Level { ofDo, _ := t.Levels(); return ofDo }),
+			wheelIn(" go", t, t.Stats, func(st calls.Stats) timingwheel.Stats { return st.GoWheel },
+				func() []timingwheel.Level { _, ofGo := t.Levels(); return ofGo }),
+		},
 	}
 }
 

@@ -39,7 +39,7 @@ func (p *runner) summarize(goroutinesBefore int) {
 			s.Twice++
 		}
 	}
-	s.Leaked += st.Pending + st.Wheel.Pending
+	s.Leaked += st.Pending + st.DoWheel.Pending + st.GoWheel.Pending
 	if got := p.failedOther.Load(); got > 0 {
 		s.problems.Add("%d calls failed whose connection was not lost", got)
 	}

@@ -12,6 +12,8 @@ import (
 	"weak"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
 // Done functions that block delay no Do. Calls of Go then wait for a worker, accept replies,
@@ -47,7 +49,11 @@ func TestDoneFunctionsBlock(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		require.Equal(t, 8, c.Stats().Pending, "the calls of Go that wait for a worker, and none of Do")
+		st := c.Stats()
+		require.Equal(t, 8, st.Pending, "the calls of Go that wait for a worker, and none of Do")
+		require.Equal(t, 8, st.GoWheel.Ready)
+		require.Equal(t, 2*time.Second, st.GoWheel.Overdue.Round(100*time.Millisecond))
+		require.Equal(t, uint64(102), st.Late.Count, "the calls that wait have not expired")
 		for id := range errs {
 			require.ErrorIs(t, errs[id], ErrExpired)
 			require.LessOrEqual(t, took[id], 2*time.Second+time.Millisecond/2)
@@ -66,14 +72,17 @@ func TestDoneFunctionsBlock(t *testing.T) {
 			}
 			return ids
 		}())
-		require.Zero(t, c.backlog.running)
-		require.Nil(t, c.backlog.first)
+		st = c.Stats()
+		require.Equal(t, uint64(109), st.Late.Count)
+		require.InDelta(t, 7*2, st.Late.Sum, 0.1)
+		require.Zero(t, st.GoWheel.Ready)
+		require.Zero(t, st.GoWheel.Overdue)
 	})
 }
 
-// The record of a call that waits for a worker is not used again: the worker would expire the
-// new call.
-func TestBacklogRecordsAreNotReused(t *testing.T) {
+// A call that ends while it waits for a worker is not expired later, nor is the call that its
+// record serves then.
+func TestWaitingCallsAreNotExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 1})
 		release := make(chan struct{})
@@ -95,7 +104,7 @@ func TestBacklogRecordsAreNotReused(t *testing.T) {
 
 // Nothing refers to a call that has ended while it waited for a worker: its done function, and
 // everything that it refers to, can be collected while the workers still block.
-func TestBacklogReleasesEndedCalls(t *testing.T) {
+func TestWaitingCallsAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := table(t, Options{Workers: 1, MaxPending: 101})
 		release := make(chan struct{})
@@ -116,7 +125,7 @@ func TestBacklogReleasesEndedCalls(t *testing.T) {
 			}
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			require.Equal(t, 100, c.backlog.n)
+			require.Equal(t, 100, c.Stats().GoWheel.Ready)
 			for k := range 100 {
 				id := k * 37 % 100 // from anywhere
 				if k%2 == 0 {
@@ -124,17 +133,15 @@ func TestBacklogReleasesEndedCalls(t *testing.T) {
 				} else {
 					require.True(t, c.Fail(id, io.EOF))
 				}
-				require.Equal(t, 99-k, c.backlog.n)
+				require.Equal(t, 99-k, c.Stats().GoWheel.Pending)
 			}
 		}
 		require.NoError(t, lost.Go(1, time.Second, sendNothing, func(string, error) {}))
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.Equal(t, 1, c.backlog.n)
+		require.Equal(t, 1, c.Stats().GoWheel.Ready)
 		require.Equal(t, 1, lost.CloseWithError(io.EOF))
-		require.Zero(t, c.backlog.n)
-		require.Nil(t, c.backlog.first)
-		require.Nil(t, c.backlog.last)
+		require.Zero(t, c.Stats().GoWheel.Pending)
 		for range 2 { // a pool keeps its items for one collection
 			runtime.GC()
 		}
@@ -149,8 +156,8 @@ func TestBacklogReleasesEndedCalls(t *testing.T) {
 }
 
 // Calls expire, are replied to, fail and lose their group, with one slow worker: each ends
-// once, and none stays in the backlog.
-func TestBacklogHammer(t *testing.T) {
+// once, and none stays on the wheel.
+func TestSlowWorkerHammer(t *testing.T) {
 	c := table(t, Options{Workers: 1, Tick: time.Microsecond})
 	const n = 4000
 	var ended [n]atomic.Int64
@@ -208,78 +215,7 @@ func TestBacklogHammer(t *testing.T) {
 	for id := range n {
 		require.Equal(t, int64(1), ended[id].Load(), "call %d", id)
 	}
-	require.Zero(t, c.backlog.n)
-	require.Nil(t, c.backlog.first)
-	require.Zero(t, c.backlog.running)
-}
-
-// Stats reports the calls that are due and wait for a worker, how long the first of them has
-// waited, and how late they are once they expire.
-func TestBacklogIsVisible(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := table(t, Options{Workers: 1})
-		visible := func() (int, time.Duration) {
-			synctest.Wait()
-			st := c.Stats()
-			return st.Ready, st.Overdue.Round(time.Second) // a tick is half a millisecond
-		}
-		require.NoError(t, c.Go(0, time.Second/2, sendNothing, func(string, error) { time.Sleep(time.Minute + time.Second/2) }))
-		for id := 1; id < 10; id++ {
-			require.NoError(t, c.Go(id, time.Duration(id)*time.Second, sendNothing, func(string, error) {}))
-		}
-		n, overdue := visible()
-		require.Zero(t, n)
-		require.Zero(t, overdue)
-		time.Sleep(31 * time.Second)
-		n, overdue = visible()
-		require.Equal(t, 9, n)
-		require.Equal(t, 30*time.Second, overdue)
-		require.Equal(t, 9, c.Stats().Pending)
-		require.Zero(t, c.Stats().Wheel.Pending)
-		require.Equal(t, uint64(1), c.Stats().Late.Count, "the others have not expired")
-		for id := range 5 {
-			require.Equal(t, id > 0, c.Reply(id, "late, but not too late"))
-		}
-		n, overdue = visible()
-		require.Equal(t, 5, n)
-		require.Equal(t, 26*time.Second, overdue)
-		time.Sleep(time.Minute)
-		n, overdue = visible()
-		require.Zero(t, n)
-		require.Zero(t, overdue)
-		st := c.Stats()
-		require.Equal(t, uint64(6), st.Late.Count)
-		require.InDelta(t, 56+55+54+53+52, st.Late.Sum, 1)
-		require.Equal(t, uint64(6), st.Expired)
-	})
-}
-
-// With one worker, calls in the backlog end in the order of their deadlines.
-func TestBacklogIsInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := table(t, Options{Workers: 1})
-		release := make(chan struct{})
-		var order []int
-		for id := range 200 {
-			require.NoError(t, c.Go(id, time.Duration(id+1)*time.Millisecond, sendNothing, func(string, error) {
-				if order = append(order, id); id%50 == 0 {
-					<-release
-				}
-			}))
-		}
-		var want []int
-		for id := range 200 {
-			want = append(want, id)
-			if id%50 == 0 {
-				time.Sleep(time.Second)
-				synctest.Wait()
-				require.Equal(t, want, order)
-				release <- struct{}{}
-				synctest.Wait()
-			}
-		}
-		require.Equal(t, want, order)
-	})
+	require.Zero(t, c.Stats().GoWheel.Pending)
 }
 
 // A done function that ends its worker's goroutine frees the worker's capacity.
@@ -301,7 +237,6 @@ func TestDoneEndsItsWorker(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		require.Len(t, ended, 50)
-		require.Zero(t, c.backlog.running)
 		require.NoError(t, c.Go(1, time.Second, sendNothing, func(string, error) { ended <- 1 }))
 		for range 51 {
 			<-ended
@@ -310,7 +245,7 @@ func TestDoneEndsItsWorker(t *testing.T) {
 }
 
 // A shutdown ends the calls that wait for a worker, once each.
-func TestShutdownEndsTheBacklog(t *testing.T) {
+func TestShutdownEndsWaitingCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := New[int, string](Options{Workers: 1})
 		require.NoError(t, err)
@@ -322,15 +257,50 @@ func TestShutdownEndsTheBacklog(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.Equal(t, 50, c.backlog.n)
+		require.Equal(t, 50, c.Stats().GoWheel.Ready)
 		c.Close()
 		require.Len(t, got, 50)
 		close(release)
 		require.NoError(t, c.Shutdown(t.Context()))
-		require.Zero(t, c.backlog.n)
 		require.Len(t, got, 50)
 		for range 50 {
 			require.ErrorIs(t, <-got, ErrClosed)
 		}
 	})
+}
+
+// Calls of Go have a wheel from the first that has a timeout. One that begins just before the
+// table closes leaves no wheel running.
+func TestGoWheelIsMadeOnce(t *testing.T) {
+	c := table(t, Options{})
+	_, err := c.Do(t.Context(), 1, time.Minute, func() error { c.Reply(1, ""); return nil })
+	require.NoError(t, err)
+	require.NoError(t, c.Go(2, NoTimeout, sendNothing, func(string, error) {}))
+	require.Nil(t, c.goWheel.Load())
+	_, goes := c.Levels()
+	require.Empty(t, goes)
+	require.NoError(t, c.Go(3, time.Minute, sendNothing, func(string, error) {}))
+	made := c.goWheel.Load()
+	require.NoError(t, c.Go(4, time.Minute, sendNothing, func(string, error) {}))
+	require.True(t, made == c.goWheel.Load())
+	_, goes = c.Levels()
+	require.Equal(t, 2, goes[len(goes)-1].Pending)
+
+	raced := 0
+	for range 300 {
+		c, err := New[int, string](Options{})
+		require.NoError(t, err)
+		var others sync.WaitGroup
+		others.Go(func() { _ = c.Go(1, time.Minute, sendNothing, func(string, error) {}) })
+		require.NoError(t, c.Shutdown(t.Context()))
+		w := c.goWheel.Load()
+		others.Wait()
+		require.True(t, w == c.goWheel.Load(), "made after the shutdown")
+		if w != nil {
+			raced++
+			_, err = w.Schedule(nil, time.Minute)
+			require.ErrorIs(t, err, timingwheel.ErrClosed)
+		}
+	}
+	t.Log(raced, "tables had a wheel for Go")
 }
