@@ -162,21 +162,6 @@ func (c *call[ID, R]) end(value R, err error) {
 // record was not freed: see stop.
 func (c *call[ID, R]) expire() { c.handle().end(purgatory.Expired, ErrExpired) }
 
-// endEach ends calls of Go. If a done function ends the goroutine, a deferred call ends the
-// others.
-func endEach[ID comparable, R any](all []*call[ID, R], err error) {
-	next := 0
-	defer func() {
-		if next < len(all) {
-			endEach(all[next:], err)
-		}
-	}()
-	for next < len(all) {
-		next++
-		all[next-1].end(*new(R), err)
-	}
-}
-
 // report calls the panic hook. A panic of the hook is only logged, and a panic of the logger is
 // dropped.
 func (t *Table[ID, R]) report(recovered timingwheel.Panic) {

@@ -27,7 +27,7 @@ func table(t testing.TB, o Options) *Table[int, string] {
 		require.NoError(t, c.Shutdown(context.Background()))
 		require.Zero(t, c.Stats().Pending)
 		require.Zero(t, timers(c))
-		require.Zero(t, c.pending.Load())
+		require.Zero(t, c.limit.Held())
 	})
 	return c
 }

@@ -285,7 +285,7 @@ func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) 
 	case p.calls[id] != nil:
 		p.tally.duplicates++
 		return ErrDuplicate
-	case !t.reserve():
+	case !t.limit.Reserve():
 		p.tally.refusedFull++
 		return ErrFull
 	}
@@ -295,7 +295,7 @@ func (p *part[ID, R]) enterLocked(c *call[ID, R], id ID, timeout time.Duration) 
 		c.deadline = c.began + timeout // set before the timer starts: then a worker may read it
 		timer, err := t.wheel(c).Schedule(c, timeout)
 		if err != nil { // 2^28 calls; not a closed wheel: groups close before it
-			t.unreserve()
+			t.limit.Release(1)
 			p.tally.refusedFull++
 			return ErrFull
 		}
@@ -333,7 +333,7 @@ func (p *part[ID, R]) removeLocked(c *call[ID, R], o purgatory.Outcome) {
 	if len(p.calls) < p.peak/shrinkAt && p.peak >= shrinkFrom {
 		p.shrinkLocked()
 	}
-	p.group.table.unreserve()
+	p.group.table.limit.Release(1)
 	c.outcome = o
 }
 
@@ -368,7 +368,7 @@ func (p *part[ID, R]) close(err error) map[ID]*call[ID, R] {
 	p.calls = map[ID]*call[ID, R]{}
 	for _, c := range all {
 		p.tally.countOutcome(outcome, now()-c.began)
-		p.group.table.unreserve()
+		p.group.table.limit.Release(1)
 		c.outcome = outcome
 	}
 	return all

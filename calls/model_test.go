@@ -247,7 +247,7 @@ func (m *model) compare() {
 	m.want = nil
 	st := m.table.Stats()
 	require.Equal(m.t, m.held(), st.Pending)
-	require.Equal(m.t, m.held(), int(m.table.pending.Load()))
+	require.Equal(m.t, m.held(), int(m.table.limit.Held()))
 	got8 := [...]uint64{st.Completed, st.Expired, st.Cancelled, st.Closed, st.Failed, st.Duplicates, st.RefusedFull, st.RefusedClosed, st.Unmatched}
 	c := m.counts
 	want8 := [...]uint64{c.Completed, c.Expired, c.Cancelled, c.Closed, c.Failed, c.Duplicates, c.RefusedFull, c.RefusedClosed, c.Unmatched}

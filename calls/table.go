@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/internal/best"
+	"github.com/seed-782fa212/limbo/internal/goexit"
+	"github.com/seed-782fa212/limbo/internal/limit"
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
@@ -52,7 +54,7 @@ type Table[ID comparable, R any] struct {
 	doWheel   *timingwheel.Wheel[*call[ID, R]] // of calls of Do
 	ungrouped *Group[ID, R]                    // for the table's own methods
 	free      sync.Pool                        // *call, with an empty channel or none
-	pending   atomic.Int64                     // number of calls, if MaxPending bounds it
+	limit     limit.Limit                      // of calls
 
 	// goWheel is the wheel of calls of Go. Its workers run done functions, which may block and
 	// must not delay calls of Do. nil: there was no such call with a timeout yet.
@@ -77,7 +79,7 @@ func New[ID comparable, R any](o Options) (*Table[ID, R], error) {
 	if o.OnPanic == nil {
 		o.OnPanic = logPanic
 	}
-	t := &Table[ID, R]{options: o}
+	t := &Table[ID, R]{options: o, limit: limit.Limit{Max: int64(o.MaxPending)}}
 	var err error
 	if t.doWheel, err = t.newWheel(); err != nil {
 		return nil, fmt.Errorf("calls: %w", err)
@@ -238,7 +240,7 @@ func (t *Table[ID, R]) closeGroups(groups []*Group[ID, R], err error) (n int) {
 		}
 		t.remove(g)
 	}
-	endEach(others, err)
+	goexit.Each(others, func(c *call[ID, R]) { c.end(*new(R), err) })
 	return n
 }
 
@@ -284,29 +286,4 @@ func (t *Table[ID, R]) Shutdown(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// reserve counts a call, and reports false if MaxPending calls already wait.
-func (t *Table[ID, R]) reserve() bool {
-	limit := int64(t.options.MaxPending)
-	if limit == 0 {
-		return true
-	}
-	// Do not Add first and undo it on failure: a caller could then be refused, although there
-	// is capacity, because of another one that is refused too.
-	for {
-		n := t.pending.Load()
-		if n >= limit {
-			return false
-		}
-		if t.pending.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-func (t *Table[ID, R]) unreserve() {
-	if t.options.MaxPending > 0 {
-		t.pending.Add(-1)
-	}
 }

@@ -68,7 +68,7 @@ func TestWheelIsFull(t *testing.T) {
 		_, err = table.Do(t.Context(), 1, time.Hour, send)
 		require.ErrorIs(t, err, ErrFull)
 	}
-	require.Zero(t, table.pending.Load())
+	require.Zero(t, table.limit.Held())
 	require.NoError(t, table.Go(1, NoTimeout, send, func(string, error) {}), "the capacity was not freed")
 }
 

@@ -287,7 +287,7 @@ func TestHammerMaxPending(t *testing.T) {
 		wg.Go(func() {
 			for i := range times(3000) {
 				h, err := w.Schedule(i, time.Duration(i%50)*time.Microsecond)
-				if held := w.shared.limit.held.Load(); held > limit || held < 0 {
+				if held := w.shared.limit.Held(); held > limit || held < 0 {
 					t.Errorf("%d held", held)
 				}
 				if err == nil && i%3 == g%3 {
@@ -299,7 +299,7 @@ func TestHammerMaxPending(t *testing.T) {
 	wg.Wait()
 	_, err = w.Shutdown(context.Background(), Await)
 	require.NoError(t, err)
-	require.Zero(t, w.shared.limit.held.Load())
+	require.Zero(t, w.shared.limit.Held())
 }
 
 // T3, T4: goroutines stop the same timers, each in a different order, while some come due,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/delayqueue"
 	"github.com/seed-782fa212/limbo/histogram"
+	"github.com/seed-782fa212/limbo/internal/limit"
 )
 
 // shard is a complete hierarchical timing wheel with its own lock: levels of buckets, and the
@@ -45,7 +46,7 @@ type shared struct {
 	timescale
 	queue *delayqueue.Queue[bucketRef]
 	ready readyQueue
-	limit pendingLimit
+	limit limit.Limit // of the timers of all shards together
 	// drained has a token when a shard in shutdown has become empty.
 	drained chan struct{}
 }
@@ -76,7 +77,7 @@ func (s *shard[V]) add(v V, now, deadline nanos) (Timer, error) {
 		s.counts.refusedClosed++
 		return Timer{}, ErrClosed
 	}
-	if s.counts.pending >= maxTimers || !s.shared.limit.reserve() {
+	if s.counts.pending >= maxTimers || !s.shared.limit.Reserve() {
 		s.counts.refusedFull++
 		return Timer{}, ErrFull
 	}
@@ -86,7 +87,7 @@ func (s *shard[V]) add(v V, now, deadline nanos) (Timer, error) {
 		i, n, ok = s.lists.timers.alloc()
 	}
 	if !ok {
-		s.shared.limit.release(1)
+		s.shared.limit.Release(1)
 		s.counts.refusedFull++
 		return Timer{}, ErrFull
 	}
@@ -250,7 +251,7 @@ func (s *shard[V]) end(i uint32, n *node[V]) {
 		s.lists.timers.release(i, s.lists.timers.node(i))
 	}
 	s.counts.pending--
-	s.shared.limit.release(1)
+	s.shared.limit.Release(1)
 	if s.counts.pending == 0 {
 		s.emptied()
 	}
@@ -475,7 +476,7 @@ func (s *shard[V]) makeReady(timers []pendingTimer[V]) {
 
 // dropAll ends all pending timers at once.
 func (s *shard[V]) dropAll() {
-	s.shared.limit.release(s.counts.pending)
+	s.shared.limit.Release(s.counts.pending)
 	s.counts.pending, s.counts.ready = 0, 0
 	s.freeMemory()
 	s.emptied()

@@ -21,7 +21,7 @@ func verify[V any](t testing.TB, w *Wheel[V]) {
 	}
 	check := checker(t)
 	if w.options.MaxPending > 0 {
-		check(w.shared.limit.held.Load() == int64(pending), "held %d, pending %d", w.shared.limit.held.Load(), pending)
+		check(w.shared.limit.Held() == int64(pending), "held %d, pending %d", w.shared.limit.Held(), pending)
 	}
 	if pending > 0 || !w.shards[0].closed {
 		check(w.shared.queue.Len() == waiting, "%d in the queue, %d waiting buckets", w.shared.queue.Len(), waiting)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/delayqueue"
+	"github.com/seed-782fa212/limbo/internal/limit"
 )
 
 // Wheel holds values until they expire, and then passes each to the wheel's expiry function.
@@ -55,7 +56,7 @@ func newWheel[V any](expire func(V), o Options) (*Wheel[V], error) {
 			timescale: timescale{base: time.Now(), tick: nanos(o.Tick)},
 			queue:     delayqueue.New[bucketRef](),
 			drained:   make(chan struct{}, 1),
-			limit:     pendingLimit{max: int64(o.MaxPending)},
+			limit:     limit.Limit{Max: int64(o.MaxPending)},
 		},
 		options:  o,
 		shards:   make([]*shard[V], o.Shards),
@@ -130,7 +131,7 @@ func (w *Wheel[V]) Remove(t Timer) (v V, ok bool) {
 		// The same as s.end, without a call: see deferEnd.
 		s.lists.deferEnd(t.index(), n)
 		s.counts.pending-- // not the last: see batchAbove
-		w.shared.limit.release(1)
+		w.shared.limit.Release(1)
 	} else {
 		s.end(t.index(), n)
 	}

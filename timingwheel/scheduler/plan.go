@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/seed-782fa212/limbo/internal/goexit"
 )
 
 // planner calculates when a job runs. One goroutine at a time calls its methods, without a
@@ -225,7 +227,7 @@ func planAll(jobs []*Job) {
 		}
 		return calls
 	})
-	forEach(append(jobs, calling...), func(j *Job) { j.plan(clockStepped) })
+	goexit.Each(append(jobs, calling...), func(j *Job) { j.plan(clockStepped) })
 }
 
 // callsSchedule reports whether replanLocked would call the schedule now.
@@ -237,19 +239,4 @@ func (j *Job) callsSchedule() bool {
 	}
 	_, _, _, changed := j.afterStepLocked()
 	return changed
-}
-
-// forEach calls f with each job. If a schedule or a hook ends the goroutine there, the other
-// jobs still have their turn.
-func forEach(jobs []*Job, f func(*Job)) {
-	next := 0
-	defer func() {
-		if next < len(jobs) {
-			forEach(jobs[next:], f)
-		}
-	}()
-	for next < len(jobs) {
-		next++
-		f(jobs[next-1])
-	}
 }

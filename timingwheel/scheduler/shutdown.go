@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-782fa212/limbo/internal/goexit"
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
@@ -48,7 +49,7 @@ func (s *Scheduler) Close(policy timingwheel.Policy) ([]Pending, error) {
 		return nil, fmt.Errorf("scheduler: the policy is %v, must be Discard, Return, RunNow or Await", policy)
 	}
 	returned, ended := s.close(policy)
-	forEach(ended, (*Job).report) // hooks may call Close
+	goexit.Each(ended, (*Job).report) // hooks may call Close
 	return returned, nil
 }
 
