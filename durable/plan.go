@@ -1,14 +1,12 @@
 package durable
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/planning"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -16,8 +14,10 @@ import (
 // a body; package store explains how it treats plans.
 type plan struct {
 	Schedule
-	series series
-	state  planState
+	planning.Plan // its rules, which follow from the Schedule, and its progress
+
+	id      store.ID // of the schedule: the same until it is deleted
+	created store.Millis
 
 	key        string   // of the plan in the store
 	version    store.ID // of the plan in the store; zero: it is not stored
@@ -28,100 +28,11 @@ type plan struct {
 	requests []store.Entry // occurrences that users have requested, to be written with the plan
 }
 
-// planState is the progress of a schedule.
-type planState struct {
-	id      store.ID // of the schedule: the same until it is deleted
-	created store.Millis
-
-	// All planned times up to cursor have an occurrence, are skipped, or are buffered.
-	cursor     store.Millis
-	previous   store.Millis // the planned time of the latest planned occurrence; 0: none
-	buffered   store.Millis // a planned time that waits for the end of previous; 0: none
-	backlogEnd store.Millis // planned times after cursor, up to this one, were missed and still run
-
-	paused     store.Millis // since when; 0: it is not
-	pauseNote  string
-	deadSeen   uint64 // dead letters that PauseOnDead has processed
-	counts     ScheduleCounts
-	unfinished []occurrence // the last maxUnfinished that are not in the History, the oldest first
-}
-
-const maxUnfinished = store.MaxNotes
-
-// cause is why an occurrence was created.
-type cause byte
-
-const (
-	byPlan     cause = iota
-	byTrigger        // TriggerSchedule
-	byBackfill       // BackfillSchedule
-	causes
-)
-
-// causeMarks stand in keys between the planned time and the number; none for byPlan.
-var causeMarks = [causes]string{"", "t", "b"}
-
-// occurrence names an occurrence of a schedule.
-type occurrence struct {
-	planned store.Millis
-	cause   cause
-	number  uint64 // of the request, if one was the cause: the same time can be requested again
-}
-
-// digits is the length of a planned time in a key, so that keys sort by it.
-const digits = 13
-
-func (o occurrence) key(planKey string) string {
-	key := fmt.Sprintf("%s%0*d", planKey, digits, o.planned)
-	if o.cause != byPlan {
-		key += causeMarks[o.cause] + strconv.FormatUint(o.number, 10)
-	}
-	return key
-}
-
-// occurrenceOf returns the schedule's key and the occurrence in a timer's key.
-func occurrenceOf(key string) (schedule string, o occurrence, ok bool) {
-	schedule, name, found := strings.Cut(key, "\x00")
-	if !found || len(name) < digits {
-		return "", o, false
-	}
-	ms, err := strconv.ParseInt(name[:digits], 10, 64)
-	if err != nil || ms < 0 {
-		return "", o, false
-	}
-	o.planned = store.Millis(ms)
-	if rest := name[digits:]; rest != "" {
-		o.cause = cause(slices.Index(causeMarks[:], rest[:1]))
-		if o.number, err = strconv.ParseUint(rest[1:], 10, 64); err != nil || o.cause >= causes {
-			return "", o, false
-		}
-	}
-	return schedule, o, true
-}
-
-// plannedOf returns the schedule and the planned time in an occurrence's key; zero values for the
-// key of another timer.
-func plannedOf(key string) (schedule string, planned time.Time) {
-	schedule, o, ok := occurrenceOf(key)
-	if !ok {
-		return "", time.Time{}
-	}
-	return schedule, o.planned.Time()
-}
-
-// idOf derives an occurrence's ID, which is the same in every process and on every try.
-func (p *plan) idOf(o occurrence) store.ID {
-	h := sha256.New()
-	_, _ = h.Write(p.state.id[:])
-	_, _ = h.Write([]byte(o.key("")))
-	return store.ID(h.Sum(nil)[:len(store.ID{})])
-}
-
 // entry returns the timer of an occurrence. Its due time is the planned time plus its share of the
 // jitter, or now if a user has requested it.
-func (p *plan) entry(o occurrence, now store.Millis) store.Entry {
-	e := store.Entry{Key: o.key(p.key), ID: p.idOf(o), Topic: p.Topic, Body: p.Body, At: max(o.planned, 1)}
-	if o.cause != byPlan {
+func (p *plan) entry(o planning.Occurrence, now store.Millis) store.Entry {
+	e := store.Entry{Key: o.Key(p.key), ID: o.ID(p.id), Topic: p.Topic, Body: p.Body, At: max(o.Planned, 1)}
+	if o.Cause != planning.ByPlan {
 		e.At = max(now, 1)
 	} else if jitter := store.MillisOf(p.Jitter); jitter > 0 {
 		e.At += store.Millis(binary.BigEndian.Uint64(e.ID[:]) % uint64(jitter))
@@ -150,37 +61,37 @@ const (
 // encode writes the format, flags, the state, the definition, and finally the body. Times are
 // relative to the cursor, which keeps them short.
 func (p *plan) encode() []byte {
-	s := &p.state
+	s := &p.State
 	b := make([]byte, 0, 160+len(p.Body))
 	b = append(b, planFormat, p.flags())
-	b = append(b, s.id[:]...)
-	b = binary.AppendUvarint(b, uint64(s.created))
-	b = binary.AppendUvarint(b, uint64(s.cursor))
-	for _, at := range []store.Millis{s.previous, s.buffered, s.backlogEnd} {
+	b = append(b, p.id[:]...)
+	b = binary.AppendUvarint(b, uint64(p.created))
+	b = binary.AppendUvarint(b, uint64(s.Cursor))
+	for _, at := range []store.Millis{s.Previous, s.Buffered, s.BacklogEnd} {
 		if at != 0 {
-			b = binary.AppendVarint(b, int64(at-s.cursor))
+			b = binary.AppendVarint(b, int64(at-s.Cursor))
 		}
 	}
-	if s.paused != 0 {
-		b = binary.AppendVarint(b, int64(s.paused-s.cursor))
-		b = appendText(b, s.pauseNote)
+	if s.Paused != 0 {
+		b = binary.AppendVarint(b, int64(s.Paused-s.Cursor))
+		b = appendText(b, s.PauseNote)
 	}
-	b = binary.AppendUvarint(b, s.deadSeen)
-	for _, n := range s.counts.stored() {
+	b = binary.AppendUvarint(b, s.DeadSeen)
+	for _, n := range storedCounts(&s.Counts) {
 		b = binary.AppendUvarint(b, *n)
 	}
-	b = binary.AppendUvarint(b, uint64(len(s.unfinished)))
-	for _, o := range s.unfinished {
-		b = binary.AppendVarint(b, int64(o.planned-s.cursor))
-		b = binary.AppendUvarint(b, o.number*uint64(causes)+uint64(o.cause))
+	b = binary.AppendUvarint(b, uint64(len(s.Unfinished)))
+	for _, o := range s.Unfinished {
+		b = binary.AppendVarint(b, int64(o.Planned-s.Cursor))
+		b = binary.AppendUvarint(b, o.Number*uint64(planning.Causes)+uint64(o.Cause))
 	}
 	return append(p.appendDefinition(b), p.Body...)
 }
 
 func (p *plan) flags() (flags byte) {
-	s := &p.state
+	s := &p.State
 	for i, set := range [...]bool{
-		s.previous != 0, s.buffered != 0, s.backlogEnd != 0, s.paused != 0, p.PauseOnDead, p.Cron != "",
+		s.Previous != 0, s.Buffered != 0, s.BacklogEnd != 0, s.Paused != 0, p.Schedule.PauseOnDead, p.Cron != "",
 	} {
 		if set {
 			flags |= 1 << i
@@ -223,6 +134,11 @@ func (s *Schedule) sameTimes(other *Schedule) bool {
 	return (s.Cron == "") == (other.Cron == "") && string(s.appendTiming(nil)) == string(other.appendTiming(nil))
 }
 
+// storedCounts returns the counts in the order of the format.
+func storedCounts(c *planning.Counts) [6]*uint64 {
+	return [...]*uint64{&c.Created, &c.Triggered, &c.Backfilled, &c.SkippedOverlap, &c.SkippedMissed, &c.SkippedUpdated}
+}
+
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
@@ -237,37 +153,37 @@ func decodePlan(key string, version store.ID, body []byte) *plan {
 	}
 	r := planReader{left: body[1:]}
 	flags := r.byte()
-	s := &p.state
-	copy(s.id[:], r.take(len(s.id)))
-	s.created, s.cursor = store.Millis(r.uvarint()), store.Millis(r.uvarint())
+	s := &p.State
+	copy(p.id[:], r.take(len(p.id)))
+	p.created, s.Cursor = store.Millis(r.uvarint()), store.Millis(r.uvarint())
 	relative := func(flag byte) store.Millis {
 		if flags&flag == 0 {
 			return 0
 		}
-		return s.cursor + store.Millis(r.varint())
+		return s.Cursor + store.Millis(r.varint())
 	}
-	s.previous, s.buffered, s.backlogEnd, s.paused = relative(hasPrevious), relative(hasBuffered), relative(hasBacklog), relative(hasPause)
-	if s.paused != 0 {
-		s.pauseNote = r.text()
+	s.Previous, s.Buffered, s.BacklogEnd, s.Paused = relative(hasPrevious), relative(hasBuffered), relative(hasBacklog), relative(hasPause)
+	if s.Paused != 0 {
+		s.PauseNote = r.text()
 	}
-	s.deadSeen = r.uvarint()
-	for _, n := range s.counts.stored() {
+	s.DeadSeen = r.uvarint()
+	for _, n := range storedCounts(&s.Counts) {
 		*n = r.uvarint()
 	}
 	for n := r.uvarint(); n > 0 && !r.bad; n-- {
-		o := occurrence{planned: s.cursor + store.Millis(r.varint())}
+		o := planning.Occurrence{Planned: s.Cursor + store.Millis(r.varint())}
 		v := r.uvarint()
-		o.cause, o.number = cause(v%uint64(causes)), v/uint64(causes)
-		s.unfinished = append(s.unfinished, o)
+		o.Cause, o.Number = planning.Cause(v%uint64(planning.Causes)), v/uint64(planning.Causes)
+		s.Unfinished = append(s.Unfinished, o)
 	}
-	p.PauseOnDead = flags&pausesOnDead != 0
+	p.Schedule.PauseOnDead = flags&pausesOnDead != 0
 	r.definition(&p.Schedule, flags&hasCron != 0)
 	p.Body = r.left
 	if r.bad {
 		p.fail("damaged in the store")
 		return p
 	}
-	p.Schedule, p.series, p.problem = p.withDefaults()
+	p.Schedule, p.Rules, p.problem = p.withDefaults()
 	return p
 }
 

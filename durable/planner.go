@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/planning"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -20,10 +21,11 @@ const (
 type planRun struct {
 	lease store.Lease
 	plan  *plan
-	step  step
-	swap  store.PlanSwap
-	late  []time.Duration // delays from planned times to the creation of occurrences
-	skips int
+	// Keys of occurrences, cancelled before the swap.
+	cancel []string
+	swap   store.PlanSwap
+	late   []time.Duration // delays from planned times to the creation of occurrences
+	skips  int
 }
 
 // planCapacityLocked returns how many plans a claim may lease. Each claim in flight may get
@@ -63,7 +65,7 @@ func (w *Worker) advancePlans(s *shard, leases []store.Lease, now store.Millis, 
 			w.retryPlan(s, l, r.plan.problem, deadline)
 			continue
 		}
-		if err := r.decide(now, func(key string) (bool, error) { return w.isLive(s, key) }); err != nil {
+		if err := w.decide(s, r, now); err != nil {
 			w.retryPlan(s, l, err, deadline)
 			continue
 		}
@@ -79,36 +81,46 @@ func (w *Worker) advancePlans(s *shard, leases []store.Lease, now store.Millis, 
 }
 
 // decide advances the plan to now, and prepares the swap that writes it.
-func (r *planRun) decide(now store.Millis, live liveFunc) (err error) {
+func (w *Worker) decide(s *shard, r *planRun, now store.Millis) error {
 	p := r.plan
-	before := p.state.counts
 	h := r.lease.History
 	if h == nil {
 		h = &store.History{}
 	}
-	if r.step, err = p.advance(now, h, live); err != nil {
-		return err
+	next, step, known := p.Advance(now, h, planning.Unknown)
+	if !known {
+		previous, err := w.readOccurrence(s, planning.Occurrence{Planned: p.Previous}.Key(p.key))
+		if err != nil {
+			return err
+		}
+		next, step, _ = p.Advance(now, h, previous)
 	}
-	r.swap = p.swap()
-	r.swap.Entries, r.swap.Due, r.swap.Wake, r.swap.Seen = r.step.entries, r.step.due, r.step.wake, r.step.seen
-	for _, e := range r.swap.Entries {
-		_, o, _ := occurrenceOf(e.Key)
-		r.late = append(r.late, time.Duration(now-o.planned)*time.Millisecond)
+	p.Plan = next
+	r.swap, r.skips = p.swap(), step.Skipped
+	r.swap.Due, r.swap.Wake, r.swap.Seen = step.Due, step.Wake, step.Seen
+	for _, o := range step.Create {
+		r.swap.Entries = append(r.swap.Entries, p.entry(o, now))
+		r.late = append(r.late, time.Duration(now-o.Planned)*time.Millisecond)
 	}
-	r.skips = int(p.state.counts.SkippedMissed + p.state.counts.SkippedOverlap - before.SkippedMissed - before.SkippedOverlap)
+	for _, o := range step.Cancel {
+		r.cancel = append(r.cancel, o.Key(p.key))
+	}
 	return nil
 }
 
-// isLive reads from the engine whether an occurrence has not ended.
-func (w *Worker) isLive(s *shard, key string) (bool, error) {
+// readOccurrence reads from the engine whether an occurrence has ended.
+func (w *Worker) readOccurrence(s *shard, key string) (planning.Previous, error) {
 	ctx, cancel := w.call()
 	defer cancel()
 	r, err := w.store.Get(ctx, s.number, key)
 	if errors.Is(err, ErrNotFound) {
-		return false, nil
+		return planning.Ended, nil
 	}
 	w.answered("get", s.number, err)
-	return err == nil && r.State != store.Dead, err
+	if err == nil && r.State == store.Dead {
+		return planning.Ended, nil
+	}
+	return planning.Pending, err
 }
 
 // swap writes plans with the occurrences that they create, and begins the occurrences that it has
@@ -122,7 +134,7 @@ func (w *Worker) swap(s *shard, runs []*planRun, deadline time.Duration) {
 	created := 0
 	for i, r := range runs {
 		swaps[i] = r.swap
-		cancel = append(cancel, r.step.cancel...)
+		cancel = append(cancel, r.cancel...)
 		created += len(r.swap.Entries)
 	}
 	claim, begun := w.reserve(created), w.now()

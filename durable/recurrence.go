@@ -3,11 +3,11 @@ package durable
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
 	"github.com/seed-782fa212/limbo/cron"
+	"github.com/seed-782fa212/limbo/durable/internal/planning"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -71,14 +71,14 @@ type Overlap uint8
 // The values of Overlap.
 const (
 	// OverlapSkip skips the new occurrence.
-	OverlapSkip Overlap = iota
+	OverlapSkip = Overlap(planning.OverlapSkip)
 	// OverlapBufferOne creates it when the previous one ends. One can wait for that; further ones
 	// are skipped.
-	OverlapBufferOne
+	OverlapBufferOne = Overlap(planning.OverlapBufferOne)
 	// OverlapCancel cancels the previous one, and creates the new one.
-	OverlapCancel
+	OverlapCancel = Overlap(planning.OverlapCancel)
 	// OverlapAllow lets them run concurrently.
-	OverlapAllow
+	OverlapAllow = Overlap(planning.OverlapAllow)
 )
 
 var overlapNames = []string{"skip", "buffer_one", "cancel", "allow"}
@@ -96,13 +96,13 @@ type Missed uint8
 // The values of Missed.
 const (
 	// MissedLatest runs the latest missed time, if it is within CatchUp, and skips the others.
-	MissedLatest Missed = iota
+	MissedLatest = Missed(planning.MissedLatest)
 	// MissedNone skips all missed times.
-	MissedNone
+	MissedNone = Missed(planning.MissedNone)
 	// MissedAll runs all missed times within CatchUp, the oldest first, but at most the last
 	// 1,000. With OverlapAllow they run concurrently; otherwise each waits for the end of the
 	// previous one.
-	MissedAll
+	MissedAll = Missed(planning.MissedAll)
 )
 
 var missedNames = []string{"latest", "none", "all"}
@@ -136,35 +136,35 @@ const (
 	maxCatchUp      = 3650 * 24 * time.Hour
 	maxZone         = 64
 	maxCron         = 256
-	maxLimit        = math.MaxInt32
 	maxUpcoming     = 1000
+	// maxEntryBytes bounds the bodies of the occurrences of one swap, if there is more than one.
+	maxEntryBytes = store.MaxClaim
 )
 
-// withDefaults sets defaults for zero fields, and returns the series of planned times. The error
+// withDefaults sets defaults for zero fields, and returns the rules for planned times. The error
 // names the field that is out of range, its value and the range.
-func (s Schedule) withDefaults() (Schedule, series, error) {
+func (s Schedule) withDefaults() (Schedule, planning.Rules, error) {
 	s.CatchUp = cmp.Or(s.CatchUp, defaultCatchUp)
 	if s.Cron != "" {
 		s.Zone = cmp.Or(s.Zone, "UTC")
 	}
-	p := series{limit: s.Limit, jitter: s.Jitter}
-	fail := func(field string, value any, must string, args ...any) (Schedule, series, error) {
+	fail := func(field string, value any, must string, args ...any) (Schedule, planning.Rules, error) {
 		if text, ok := value.(string); ok {
 			value = fmt.Sprintf("%.64q", text)
 		}
-		return s, series{}, &FieldError{Key: s.Key, Field: field, Value: fmt.Sprint(value), Range: fmt.Sprintf(must, args...)}
+		return s, planning.Rules{}, &FieldError{Key: s.Key, Field: field, Value: fmt.Sprint(value), Range: fmt.Sprintf(must, args...)}
 	}
 	long := func(n int) any { return fmt.Errorf("%d bytes long", n) }
 	if err := checkScheduleKey(s.Key); err != nil {
-		return s, series{}, err
+		return s, planning.Rules{}, err
 	}
 	switch {
 	case len(s.Topic) > store.MaxTopic:
 		return fail("Topic", long(len(s.Topic)), "at most %d", store.MaxTopic)
 	case len(s.Body) > maxScheduleBody:
 		return fail("Body", long(len(s.Body)), "at most %d", maxScheduleBody)
-	case s.Limit < 0 || s.Limit > maxLimit:
-		return fail("Limit", s.Limit, "0 (no bound) to %d", maxLimit)
+	case s.Limit < 0 || s.Limit > planning.MaxLimit:
+		return fail("Limit", s.Limit, "0 (no bound) to %d", planning.MaxLimit)
 	case s.Overlap > OverlapAllow:
 		return fail("Overlap", uint8(s.Overlap), "%d to %d", OverlapSkip, OverlapAllow)
 	case s.Missed > MissedAll:
@@ -184,47 +184,57 @@ func (s Schedule) withDefaults() (Schedule, series, error) {
 	case len(s.Zone) > maxZone:
 		return fail("Zone", long(len(s.Zone)), "at most %d", maxZone)
 	}
+	p := planning.Rules{
+		Limit: s.Limit, Overlap: planning.Overlap(s.Overlap), Missed: planning.Missed(s.Missed),
+		CatchUp: store.MillisOf(s.CatchUp), PauseOnDead: s.PauseOnDead,
+		Batch: max(min(store.MaxPlanEntries, maxEntryBytes/max(len(s.Body), 1)), 1),
+	}
 	if s.Cron != "" {
 		spec, err := cron.Parse(s.Cron)
 		if err != nil {
-			return s, series{}, &FieldError{Key: s.Key, Field: "Cron", Value: fmt.Sprintf("%.64q", s.Cron), Err: err}
+			return s, planning.Rules{}, &FieldError{Key: s.Key, Field: "Cron", Value: fmt.Sprintf("%.64q", s.Cron), Err: err}
 		}
-		p.spec = spec
+		p.Series = spec
 		if s.Zone == "Local" {
 			return fail("Zone", s.Zone, "an IANA name: all processes must agree on it")
 		}
-		if p.zone, err = time.LoadLocation(s.Zone); err != nil {
+		if p.Zone, err = time.LoadLocation(s.Zone); err != nil {
 			return fail("Zone", s.Zone, "an IANA name that this process knows")
 		}
 	} else {
-		p.every = cron.Every{Period: s.Every, Offset: s.Offset}
-		if err := p.every.Check(); err != nil {
+		every := cron.Every{Period: s.Every, Offset: s.Offset}
+		if err := every.Check(); err != nil {
 			field, value := "Every", s.Every
 			if (cron.Every{Period: s.Every}).Check() == nil {
 				field, value = "Offset", s.Offset
 			}
-			return s, series{}, &FieldError{Key: s.Key, Field: field, Value: value.String(), Err: err}
+			return s, planning.Rules{}, &FieldError{Key: s.Key, Field: field, Value: value.String(), Err: err}
 		}
+		p.Series = every
 	}
 	earliest, latest := time.UnixMilli(0).UTC(), store.MaxMillis.Time()
 	for _, bound := range []struct {
 		field string
 		at    time.Time
 		to    *store.Millis
-	}{{"Start", s.Start, &p.start}, {"End", s.End, &p.end}} {
+	}{{"Start", s.Start, &p.Start}, {"End", s.End, &p.End}} {
 		if !bound.at.IsZero() && (bound.at.Before(earliest) || bound.at.After(latest)) {
 			return fail(bound.field, bound.at, "%v to %v", earliest, latest)
 		}
 		*bound.to = boundOf(bound.at)
 	}
-	if p.end != 0 && p.end < p.start {
+	if p.End != 0 && p.End < p.Start {
 		return fail("End", s.End, "at or after Start, %v", s.Start)
 	}
-	if p.end != 0 && p.next(p.start-1) == 0 {
+	if p.End != 0 && p.After(p.Start-1) == 0 {
 		return fail("End", s.End, "at or after the first planned time")
 	}
 	if s.Jitter != 0 {
-		if shortest := p.shortest(); s.Jitter < 0 || s.Jitter >= shortest {
+		after := p.Start - 1
+		if p.Start == 0 {
+			after = store.Millis(time.Now().UnixMilli())
+		}
+		if shortest := p.Shortest(after, maxUpcoming); s.Jitter < 0 || s.Jitter >= shortest {
 			return fail("Jitter", s.Jitter, "0 to less than the shortest time between planned times, %v", shortest)
 		}
 	}
@@ -282,7 +292,7 @@ func (s Schedule) Upcoming(after time.Time, n int) ([]time.Time, error) {
 	if s.Limit > 0 {
 		n = min(n, s.Limit)
 	}
-	return p.upcoming(store.Millis(after.UnixMilli()), n), nil
+	return p.Upcoming(store.Millis(after.UnixMilli()), n), nil
 }
 
 // Warning returns advice about a schedule that is valid but probably a mistake, such as `* 0 * *
@@ -293,102 +303,4 @@ func (s Schedule) Warning() string {
 		return ""
 	}
 	return spec.Warning()
-}
-
-// series is the planned times of a schedule, a strictly increasing sequence.
-type series struct {
-	spec       cron.Spec      // if zone is set
-	zone       *time.Location // nil: every
-	every      cron.Every
-	start, end store.Millis // 0: no bound
-	limit      int
-	jitter     time.Duration
-}
-
-// next returns the first planned time after a time; 0 if there is none.
-func (p *series) next(after store.Millis) store.Millis {
-	after = max(after, p.start-1, 0)
-	var next time.Time
-	if p.zone != nil {
-		next = p.spec.Next(time.UnixMilli(int64(after)).In(p.zone))
-	} else {
-		next = p.every.Next(time.UnixMilli(int64(after)))
-	}
-	at := store.Millis(next.UnixMilli())
-	if next.IsZero() || at > store.MaxMillis || p.end != 0 && at > p.end {
-		return 0
-	}
-	return at
-}
-
-// upcoming returns the first n planned times after a time.
-func (p *series) upcoming(after store.Millis, n int) []time.Time {
-	times := make([]time.Time, 0, n)
-	for len(times) < n {
-		if after = p.next(after); after == 0 {
-			break
-		}
-		times = append(times, p.local(after))
-	}
-	return times
-}
-
-// local returns a planned time in the schedule's zone.
-func (p *series) local(at store.Millis) time.Time {
-	if p.zone != nil {
-		return at.Time().In(p.zone)
-	}
-	return at.Time()
-}
-
-// passed returns how many planned times there are after one time and up to another, inclusive, and
-// the last of them, at most keep. It takes a step for each, except with Every.
-func (p *series) passed(after, until store.Millis, keep int) (n int, last []store.Millis) {
-	if p.zone == nil {
-		after, until = max(after, p.start-1), min(until, cmp.Or(p.end, until))
-		period, offset := p.every.Period.Milliseconds(), p.every.Offset.Milliseconds()
-		from, to := floorDiv(int64(after)-offset, period), floorDiv(int64(until)-offset, period)
-		n = int(max(to-from, 0))
-		for i := to - int64(min(n, keep)) + 1; i <= to; i++ {
-			last = append(last, store.Millis(i*period+offset))
-		}
-		return n, last
-	}
-	for at := p.next(after); at != 0 && at <= until; at = p.next(at) {
-		n++
-		if len(last) == 2*keep {
-			last = append(last[:0], last[keep:]...)
-		}
-		last = append(last, at)
-	}
-	return n, last[max(len(last)-keep, 0):]
-}
-
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
-}
-
-// shortest returns the shortest time between the next 1,000 planned times.
-func (p *series) shortest() time.Duration {
-	if p.zone == nil {
-		return p.every.Period
-	}
-	shortest := time.Duration(math.MaxInt64)
-	last := p.next(0)
-	if p.start == 0 {
-		last = p.next(store.Millis(time.Now().UnixMilli()))
-	}
-	for range maxUpcoming {
-		at := p.next(last)
-		if last == 0 || at == 0 {
-			break
-		}
-		shortest = min(shortest, time.Duration(at-last)*time.Millisecond)
-		last = at
-	}
-	return shortest
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/planning"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -49,11 +50,6 @@ type ScheduleCounts struct {
 	Done, Dead, Cancelled uint64
 }
 
-// stored returns the counts that are in a plan's body. The others are in its history.
-func (c *ScheduleCounts) stored() [6]*uint64 {
-	return [...]*uint64{&c.Created, &c.Triggered, &c.Backfilled, &c.SkippedOverlap, &c.SkippedMissed, &c.SkippedUpdated}
-}
-
 // OccurrenceState is the state of an occurrence.
 type OccurrenceState uint8
 
@@ -85,43 +81,39 @@ type Occurrence struct {
 	Error     string    // of its last failed attempt; at most 100 bytes
 }
 
-var requests = [causes]string{"", "trigger", "backfill"}
-
 // info returns the ScheduleInfo of a view.
 func (v *planView) info() ScheduleInfo {
 	p := v.plan
-	s := &p.state
+	n, h := p.Counts, v.history
 	info := ScheduleInfo{
-		Schedule: p.Schedule, ID: s.id, Created: timeOf(s.created),
-		Paused: timeOf(s.paused), PauseNote: s.pauseNote, Counts: s.counts, Problem: v.record.LastError,
+		Schedule: p.Schedule, ID: p.id, Created: timeOf(p.created),
+		Paused: timeOf(p.Paused), PauseNote: p.PauseNote, Problem: v.record.LastError,
+		Counts: ScheduleCounts{
+			n.Created, n.Triggered, n.Backfilled, n.SkippedOverlap, n.SkippedMissed, n.SkippedUpdated,
+			h.Done, h.Dead, h.Cancelled,
+		},
+		Last: v.last(),
 	}
-	info.Counts.Done, info.Counts.Dead, info.Counts.Cancelled = v.history.Done, v.history.Dead, v.history.Cancelled
-	info.Last = v.last()
 	if p.problem != nil {
 		info.Problem = p.problem.Error()
-		if r := v.record; s.paused == 0 && (r.Due <= v.now || r.Attempts > 0) {
+		if r := v.record; p.Paused == 0 && (r.Due <= v.now || r.Attempts > 0) {
 			info.Overdue = timeOf(v.now)
 		}
 		return info
 	}
-	if n := min(10, p.remaining()); n > 0 {
-		info.Next = p.series.upcoming(max(s.cursor, v.now), n)
+	if n := min(10, p.Remaining()); n > 0 {
+		info.Next = p.Times.Upcoming(max(p.Cursor, v.now), n)
 	}
-	waits := cmp.Or(s.buffered, p.nextBacklog())
-	if waits != 0 {
-		info.Waiting = p.series.local(waits)
-	} else if next := p.next(s.cursor); s.paused == 0 && next != 0 && next+1000 <= v.now {
-		info.Overdue = p.series.local(next)
+	next := p.Plan.Next(p.Cursor)
+	switch {
+	case p.Buffered != 0:
+		info.Waiting = p.Local(p.Buffered)
+	case p.InBacklog() && next != 0:
+		info.Waiting = p.Local(next)
+	case p.Paused == 0 && next != 0 && next+1000 <= v.now:
+		info.Overdue = p.Local(next)
 	}
 	return info
-}
-
-// nextBacklog returns the first planned time of the backlog; 0 if there is none.
-func (p *plan) nextBacklog() store.Millis {
-	if p.state.backlogEnd > p.state.cursor {
-		return p.next(p.state.cursor)
-	}
-	return 0
 }
 
 // last returns the last ten occurrences, from the unfinished ones and the history.
@@ -135,8 +127,8 @@ func (v *planView) last() []Occurrence {
 		o.Begun, o.Ended, o.Attempts, o.Error = timeOf(n.Begun), timeOf(n.Ended), n.Attempts, n.Error
 		list = append(list, o)
 	}
-	for _, u := range v.plan.state.unfinished {
-		if key := u.key(v.plan.key); !ended[key] {
+	for _, u := range v.plan.Unfinished {
+		if key := u.Key(v.plan.key); !ended[key] {
 			list = append(list, v.occurrence(key))
 		}
 	}
@@ -147,8 +139,8 @@ func (v *planView) last() []Occurrence {
 }
 
 func (v *planView) occurrence(key string) Occurrence {
-	_, o, _ := occurrenceOf(key)
-	return Occurrence{Key: key, Planned: v.plan.series.local(o.planned), Requested: requests[o.cause], State: OccurrencePending}
+	_, o, _ := planning.ParseKey(key)
+	return Occurrence{Key: key, Planned: v.plan.Local(o.Planned), Requested: o.Cause.String(), State: OccurrencePending}
 }
 
 // observe adds the store's record of an occurrence that has not ended; the zero Record means that
@@ -228,21 +220,21 @@ func (t *Timers) clocks(ctx context.Context) ([]store.Horizon, error) {
 
 // KeyText returns a timer's key for display: that of an occurrence as its schedule's key and its
 // planned time, such as "report @ 2026-11-24T01:30:00Z", and other keys unchanged.
-func KeyText(key string) string {
-	schedule, o, ok := occurrenceOf(key)
-	if !ok {
-		return key
-	}
-	text := schedule + " @ " + o.planned.Time().Format(time.RFC3339Nano)
-	if o.cause != byPlan {
-		text += " (" + requests[o.cause] + ")"
-	}
-	return text
-}
+func KeyText(key string) string { return planning.KeyText(key) }
 
 // PlannedTime returns the planned time in an occurrence's key, in UTC; the zero time for the key
 // of another timer.
 func PlannedTime(key string) time.Time {
 	_, planned := plannedOf(key)
 	return planned
+}
+
+// plannedOf returns the schedule and the planned time in an occurrence's key; zero values for the
+// key of another timer.
+func plannedOf(key string) (schedule string, planned time.Time) {
+	schedule, o, ok := planning.ParseKey(key)
+	if !ok {
+		return "", time.Time{}
+	}
+	return schedule, o.Planned.Time()
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-782fa212/limbo/durable/internal/planning"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -44,7 +45,7 @@ const maxNote = 256
 // with nothing stored; and one that names the format, if a newer version has stored a schedule
 // under the key. PutSchedule costs three calls to the engine, two of them concurrent.
 func (t *Timers) PutSchedule(ctx context.Context, s Schedule) (PutResult, ScheduleInfo, error) {
-	s, times, err := s.withDefaults()
+	s, rules, err := s.withDefaults()
 	if err != nil {
 		return 0, ScheduleInfo{}, err
 	}
@@ -56,8 +57,8 @@ func (t *Timers) PutSchedule(ctx context.Context, s Schedule) (PutResult, Schedu
 		if old == nil {
 			result = ScheduleCreated
 			stored.plan = &plan{
-				Schedule: s, series: times, key: store.PlanKey(s.Key),
-				state: planState{id: store.NewID(), created: v.now, cursor: v.now},
+				Schedule: s, id: store.NewID(), created: v.now, key: store.PlanKey(s.Key),
+				Plan: planning.Plan{Rules: rules, State: planning.State{Cursor: v.now}},
 			}
 			return stored.plan, nil
 		}
@@ -73,19 +74,19 @@ func (t *Timers) PutSchedule(ctx context.Context, s Schedule) (PutResult, Schedu
 		}
 		result = ScheduleReplaced
 		p := *old
-		p.Schedule, p.series, p.problem = s, times, nil
+		p.Schedule, p.Rules, p.problem = s, rules, nil
 		if !old.sameTimes(&s) {
 			n := 0
-			if old.problem == nil && old.remaining() > 0 {
-				n, _ = old.series.passed(old.state.cursor, v.now, 1)
+			if old.problem == nil && old.Remaining() > 0 {
+				n, _ = old.Passed(old.Cursor, v.now, 1)
 			}
-			p.state.counts.SkippedUpdated += uint64(n)
+			p.Counts.SkippedUpdated += uint64(n)
 			// The clock was read separately from the plan, perhaps long before, and can be set
 			// back: the cursor must not move back over times that have occurrences.
-			p.state.cursor, p.state.backlogEnd = max(v.now, old.state.cursor), 0
+			p.Cursor, p.BacklogEnd = max(v.now, old.Cursor), 0
 		}
-		if !old.PauseOnDead {
-			p.state.deadSeen = v.history.Dead
+		if !old.Schedule.PauseOnDead {
+			p.DeadSeen = v.history.Dead
 		}
 		stored.plan = &p
 		return &p, nil
@@ -136,10 +137,10 @@ func (t *Timers) PauseSchedule(ctx context.Context, key, note string) error {
 	}
 	return t.changePlan(ctx, key, existing(func(v planView) (*plan, error) {
 		p := *v.plan
-		if p.state.paused == 0 {
-			p.state.paused = max(v.now, 1)
+		if p.Paused == 0 {
+			p.Paused = max(v.now, 1)
 		}
-		p.state.pauseNote = note
+		p.PauseNote = note
 		return &p, nil
 	}))
 }
@@ -148,11 +149,11 @@ func (t *Timers) PauseSchedule(ctx context.Context, key, note string) error {
 // decides what happens to them. It changes nothing if the schedule is not paused.
 func (t *Timers) ResumeSchedule(ctx context.Context, key string) error {
 	return t.changePlan(ctx, key, existing(func(v planView) (*plan, error) {
-		if v.plan.state.paused == 0 {
+		if v.plan.Paused == 0 {
 			return nil, nil
 		}
 		p := *v.plan
-		p.state.paused, p.state.pauseNote, p.state.deadSeen = 0, "", v.history.Dead
+		p.Paused, p.PauseNote, p.DeadSeen = 0, "", v.history.Dead
 		return &p, nil
 	}))
 }
@@ -164,8 +165,8 @@ func (t *Timers) TriggerSchedule(ctx context.Context, key string) (string, error
 	var created string
 	err := t.changePlan(ctx, key, existing(func(v planView) (*plan, error) {
 		p := *v.plan
-		p.state.counts.Triggered++
-		created = p.request(occurrence{planned: v.now, cause: byTrigger, number: p.state.counts.Triggered}, v.now)
+		p.Counts.Triggered++
+		created = p.request(planning.Occurrence{Planned: v.now, Cause: planning.ByTrigger, Number: p.Counts.Triggered}, v.now)
 		return &p, nil
 	}))
 	if err != nil && !applied(err) {
@@ -205,25 +206,20 @@ func (t *Timers) BackfillSchedule(ctx context.Context, key string, from, to time
 				if last := v.now.Time(); to.After(last) {
 					return nil, fail("To", to, "the end of the backfill is %v, must not be after the engine's present, %v", to, last)
 				}
-				all := p.series
-				all.start, all.end = 0, 0
-				count, some := all.passed(store.MillisAt(from)-1, store.Millis(to.UnixMilli()), maxUpcoming)
+				all := p.Times
+				all.Start, all.End = 0, 0
+				count, some := all.Passed(store.MillisAt(from)-1, store.Millis(to.UnixMilli()), maxUpcoming)
 				if count > maxUpcoming {
 					return nil, fail("To", to, "%d planned times are between %v and %v, must be at most %d", count, from, to, maxUpcoming)
 				}
 				times, planned = some, true
 			}
-			bytes := 0
-			for _, at := range times[done:] {
-				if bytes += len(p.Body); n == store.MaxPlanEntries || n > 0 && bytes > maxEntryBytes {
-					break
-				}
-				n++
-				p.state.counts.Backfilled++
-				p.request(occurrence{planned: at, cause: byBackfill, number: p.state.counts.Backfilled}, v.now)
-			}
-			if n == 0 {
+			if n = min(len(times)-done, p.Batch); n == 0 {
 				return nil, nil
+			}
+			for _, at := range times[done : done+n] {
+				p.Counts.Backfilled++
+				p.request(planning.Occurrence{Planned: at, Cause: planning.ByBackfill, Number: p.Counts.Backfilled}, v.now)
 			}
 			return &p, nil
 		}))
@@ -353,22 +349,22 @@ func (p *plan) written(v planView) store.PlanSwap {
 	swap := p.swap()
 	swap.Entries = p.requests
 	switch {
-	case p.state.paused != 0:
-	case p.problem != nil, p.waits():
+	case p.Paused != 0:
+	case p.problem != nil, p.Waits():
 		// A worker re-evaluates the problem, or whether the occurrence has ended: the end may have
 		// woken the plan, and this swap must not put it back to sleep.
 		swap.Due = max(v.now, 1)
 	default:
-		swap.Due, swap.Wake, swap.Seen = p.wait(v.now, &v.history)
+		swap.Due, swap.Wake, swap.Seen = p.Wait(v.now, &v.history)
 	}
 	return swap
 }
 
 // request adds an occurrence that a user has requested, and returns its key.
-func (p *plan) request(o occurrence, now store.Millis) string {
+func (p *plan) request(o planning.Occurrence, now store.Millis) string {
 	e := p.entry(o, now)
 	p.requests = append(p.requests, e)
-	p.remember(o)
+	p.Remember(o)
 	return e.Key
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable/internal/oracle"
+	"github.com/seed-782fa212/limbo/durable/internal/planning"
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
@@ -127,12 +128,11 @@ func TestOccurrenceIsATimer(t *testing.T) {
 	})
 }
 
-// overlapped runs a schedule each minute whose occurrences take 155 s, for ten minutes, and
-// returns their planned times, in minutes.
-func overlapped(t *testing.T, o Overlap) (minutes []int, info ScheduleInfo, cancelled int) {
+// S4: occurrences that take 155 s are cancelled by the next one, each minute.
+func TestOverlapCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 1, store.Limits{}, 0)
-		start := r.now()
+		start, cancelled := r.now(), 0
 		j := &journal{then: func(ctx context.Context, _ Fired) error {
 			select {
 			case <-time.After(155 * time.Second):
@@ -142,38 +142,12 @@ func overlapped(t *testing.T, o Overlap) (minutes []int, info ScheduleInfo, canc
 			return nil
 		}}
 		r.worker(j.handle, WorkerOptions{})
-		r.put(Schedule{Key: "report", Every: time.Minute, Overlap: o})
+		r.put(Schedule{Key: "report", Every: time.Minute, Overlap: OverlapCancel})
 		pass(10*time.Minute + 10*time.Second)
-		for _, at := range j.planned() {
-			minutes = append(minutes, int(at.Sub(start).Minutes()))
-		}
-		info = r.plan("report")
-		require.NoError(t, r.timers.DeleteSchedule(t.Context(), "report"))
-		pass(5 * time.Minute)
+		require.Equal(t, every(start.Add(time.Minute), time.Minute, 10), j.planned())
+		require.Equal(t, 9, cancelled)
+		require.Equal(t, ScheduleCounts{Created: 10, Cancelled: 9}, r.plan("report").Counts)
 	})
-	return minutes, info, cancelled
-}
-
-// S4
-func TestOverlap(t *testing.T) {
-	for o, want := range map[Overlap]struct {
-		minutes            []int
-		skipped, cancelled uint64
-	}{
-		OverlapSkip:      {[]int{1, 4, 7, 10}, 6, 0},
-		OverlapBufferOne: {[]int{1, 2, 4, 7}, 5, 0}, // at 1:00, 3:35, 6:10 and 8:45; minute 9 waits until 11:20
-		OverlapCancel:    {[]int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 0, 9},
-		OverlapAllow:     {[]int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 0, 0},
-	} {
-		t.Run(o.String(), func(t *testing.T) {
-			minutes, info, cancelled := overlapped(t, o)
-			require.Equal(t, want.minutes, minutes)
-			require.Equal(t, want.skipped, info.Counts.SkippedOverlap)
-			require.Equal(t, int(want.cancelled), cancelled)
-			require.Equal(t, want.cancelled, info.Counts.Cancelled)
-			require.Equal(t, o == OverlapBufferOne, !info.Waiting.IsZero())
-		})
-	}
 }
 
 // S4: neither a user's change between the end of an occurrence and its effect, nor an occurrence
@@ -246,14 +220,9 @@ func TestMissed(t *testing.T) {
 		hours    []int // planned times that run after a day and 30 minutes without a worker
 		skipped  uint64
 	}{
-		"latest":             {Schedule{}, []int{24}, 23},
-		"latest, too old":    {Schedule{CatchUp: 29 * time.Minute}, nil, 24},
-		"none":               {Schedule{Missed: MissedNone}, nil, 24},
-		"all":                {Schedule{Missed: MissedAll, CatchUp: 3 * time.Hour}, []int{22, 23, 24}, 21},
-		"all, side by side":  {Schedule{Missed: MissedAll, CatchUp: 24 * time.Hour, Overlap: OverlapAllow}, every0(1, 24), 0},
-		"all, one by one":    {Schedule{Missed: MissedAll, CatchUp: 1000 * time.Hour, Overlap: OverlapCancel}, every0(1, 24), 0},
-		"all, within limit":  {Schedule{Missed: MissedAll, CatchUp: 1000 * time.Hour, Limit: 5}, every0(1, 5), 0},
-		"latest, within end": {Schedule{CatchUp: 1000 * time.Hour, End: time.Date(2000, 1, 1, 7, 30, 0, 0, time.UTC)}, []int{7}, 6},
+		"latest":            {Schedule{}, []int{24}, 23},
+		"all, side by side": {Schedule{Missed: MissedAll, CatchUp: 24 * time.Hour, Overlap: OverlapAllow, Body: make([]byte, 50<<10)}, every0(1, 24), 0},
+		"all, one by one":   {Schedule{Missed: MissedAll, CatchUp: 3 * time.Hour, Overlap: OverlapCancel}, []int{22, 23, 24}, 21},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -263,10 +232,8 @@ func TestMissed(t *testing.T) {
 				s.Key, s.Cron = "report", "0 * * * *"
 				r.put(s)
 				pass(24*time.Hour + 30*time.Minute)
-				if info := r.plan("report"); info.Limit == 0 && info.End.IsZero() {
-					require.Equal(t, start.Add(time.Hour), info.Overdue)
-					require.Equal(t, 1, r.stats().SchedulesOverdue)
-				}
+				require.Equal(t, start.Add(time.Hour), r.plan("report").Overdue)
+				require.Equal(t, 1, r.stats().SchedulesOverdue)
 				running, most := 0, 0
 				var mu sync.Mutex
 				j := &journal{then: func(context.Context, Fired) error {
@@ -297,10 +264,8 @@ func TestMissed(t *testing.T) {
 				require.Equal(t, []uint64{uint64(len(c.hours)), c.skipped, 0}, []uint64{counts.Created, counts.SkippedMissed, counts.SkippedOverlap})
 				require.Equal(t, c.skipped, w.Stats().Skipped)
 				require.Zero(t, r.plan("report").Waiting)
-				if s.Limit == 0 && s.End.IsZero() {
-					pass(20 * time.Minute)
-					require.Equal(t, start.Add(25*time.Hour), j.planned()[len(j.planned())-1], "the plan goes on")
-				}
+				pass(20 * time.Minute)
+				require.Equal(t, start.Add(25*time.Hour), j.planned()[len(j.planned())-1], "the plan goes on")
 			})
 		})
 	}
@@ -311,28 +276,6 @@ func every0(from, to int) (all []int) {
 		all = append(all, i)
 	}
 	return all
-}
-
-// S5: of more than a thousand missed times only the last thousand run.
-func TestThousandMissed(t *testing.T) {
-	for _, overlap := range []Overlap{OverlapSkip, OverlapAllow} {
-		for _, s := range []Schedule{{Every: time.Minute}, {Cron: "* * * * *"}} {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, 1, store.Limits{}, 0)
-				start := r.now()
-				s.Key, s.Missed, s.CatchUp, s.Overlap, s.Body = "report", MissedAll, 1000*time.Hour, overlap, make([]byte, 30<<10)
-				r.put(s)
-				pass(1500*time.Minute + 30*time.Second)
-				j := &journal{}
-				r.worker(j.handle, WorkerOptions{})
-				pass(20 * time.Second)
-				times := j.planned()
-				slices.SortFunc(times, time.Time.Compare)
-				require.Equal(t, every(start.Add(501*time.Minute), time.Minute, 1000), times)
-				require.Equal(t, ScheduleCounts{Created: 1000, SkippedMissed: 500, Done: 1000}, r.plan("report").Counts)
-			})
-		}
-	}
 }
 
 // S5: setting the engine's clock back repeats nothing, and setting it ahead misses times.
@@ -611,8 +554,8 @@ func TestJitter(t *testing.T) {
 			delay := f.Due.Sub(f.Planned)
 			require.True(t, delay >= 0 && delay < 59*time.Second)
 			delays[delay] = true
-			p := &plan{Schedule: info.Schedule, key: store.PlanKey("report"), state: planState{id: info.ID}}
-			require.Equal(t, store.MillisAt(f.Due), p.entry(occurrence{planned: store.MillisAt(f.Planned)}, 0).At)
+			p := &plan{Schedule: info.Schedule, key: store.PlanKey("report"), id: info.ID}
+			require.Equal(t, store.MillisAt(f.Due), p.entry(planning.Occurrence{Planned: store.MillisAt(f.Planned)}, 0).At)
 		}
 		require.Greater(t, len(delays), 25)
 	})
@@ -1031,15 +974,15 @@ func scheduleLedger(t *testing.T, rnd *rand.Rand) {
 		rec, err := r.engine.Get(ctx, store.ShardOf(info.Key, 4), store.PlanKey(info.Key))
 		require.NoError(t, err)
 		p := decodePlan(rec.Key, rec.ID, rec.Body)
-		planned, _ := p.series.passed(store.MillisAt(start), p.state.cursor, 1)
+		planned, _ := p.Passed(store.MillisAt(start), p.Cursor, 1)
 		buffered := 0
-		if p.state.buffered != 0 {
+		if p.Buffered != 0 {
 			buffered = 1
 		}
 		c := info.Counts
 		require.Equal(t, uint64(planned), c.Created+c.SkippedMissed+c.SkippedOverlap+uint64(buffered), "%+v", info)
 		require.NotZero(t, c.Created)
-		require.Less(t, end.Sub(p.state.cursor.Time()), 30*time.Second)
+		require.Less(t, end.Sub(p.Cursor.Time()), 30*time.Second)
 		names := 0
 		for name, all := range ids {
 			if schedule, _, _ := strings.Cut(name, " @ "); schedule == info.Key {
@@ -1199,12 +1142,23 @@ func TestPlansAreSmall(t *testing.T) {
 		{Key: "report", Cron: "30 2 * * 1-5", Zone: "America/New_York", Topic: "reports", Missed: MissedAll, CatchUp: 12 * time.Hour},
 		{Key: "report", Every: 15 * time.Minute, Offset: 3 * time.Minute, Topic: "reports", Jitter: time.Minute},
 	} {
-		s, times, err := s.withDefaults()
+		s, rules, err := s.withDefaults()
 		require.NoError(t, err)
-		p := &plan{Schedule: s, series: times, key: "report\x00", state: planState{id: store.NewID(), created: now, cursor: now, previous: now}}
-		p.state.counts = ScheduleCounts{Created: 10_000, SkippedMissed: 100, SkippedOverlap: 100}
-		p.remember(occurrence{planned: now})
+		p := &plan{Schedule: s, id: store.NewID(), created: now, key: "report\x00", Plan: planning.Plan{Rules: rules, State: planning.State{
+			Cursor: now, Previous: now, Counts: planning.Counts{Created: 10_000, SkippedMissed: 100, SkippedOverlap: 100},
+		}}}
+		p.Remember(planning.Occurrence{Planned: now})
 		require.Less(t, len(p.encode()), 107)
+	}
+}
+
+// D12: the bodies of one swap are bounded.
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[int]int{0: 100, 10_485: 100, 10_486: 99, 30 << 10: 34, 60 << 10: 17} {
+		_, rules, err := Schedule{Key: "k", Every: time.Hour, Body: make([]byte, body)}.withDefaults()
+		require.NoError(t, err)
+		require.Equal(t, want, rules.Batch)
 	}
 }
 
@@ -1217,20 +1171,20 @@ func TestEncodedPlans(t *testing.T) {
 			s.Every, s.Cron, s.Zone, s.PauseOnDead = 0, "@hourly", "Europe/Berlin", true
 			s.Start, s.End, s.Limit, s.Jitter = time.UnixMilli(1e12).UTC(), time.UnixMilli(3e12).UTC(), 7, time.Second
 		}
-		s, times, err := s.withDefaults()
+		s, rules, err := s.withDefaults()
 		require.NoError(t, err)
 		at := func() store.Millis { return store.Millis(rnd.IntN(2)) * (1e12 + store.Millis(rnd.Uint32())) }
-		p := &plan{Schedule: s, series: times, key: "k\x00", version: store.NewID(), state: planState{
-			id: store.NewID(), created: at(), cursor: at(), previous: at(), buffered: at(), backlogEnd: at(), paused: at(), deadSeen: rnd.Uint64(),
-		}}
-		if p.state.paused != 0 {
-			p.state.pauseNote = "a note"
+		p := &plan{Schedule: s, id: store.NewID(), created: at(), key: "k\x00", version: store.NewID(), Plan: planning.Plan{Rules: rules, State: planning.State{
+			Cursor: at(), Previous: at(), Buffered: at(), BacklogEnd: at(), Paused: at(), DeadSeen: rnd.Uint64(),
+		}}}
+		if p.Paused != 0 {
+			p.PauseNote = "a note"
 		}
-		for _, n := range p.state.counts.stored() {
+		for _, n := range storedCounts(&p.Counts) {
 			*n = rnd.Uint64N(1000)
 		}
 		for range rnd.IntN(3) {
-			p.state.unfinished = append(p.state.unfinished, occurrence{at(), cause(rnd.IntN(int(causes))), rnd.Uint64N(1000)})
+			p.Remember(planning.Occurrence{Planned: at(), Cause: planning.Cause(rnd.IntN(int(planning.Causes))), Number: rnd.Uint64N(1000)})
 		}
 		b := p.encode()
 		require.Equal(t, p, decodePlan("k\x00", p.version, b))
@@ -1240,24 +1194,14 @@ func TestEncodedPlans(t *testing.T) {
 			}
 		}
 	}
-	for _, o := range []occurrence{{1, byPlan, 0}, {9223372036854, byTrigger, 1}, {0, byBackfill, 1000}} {
-		schedule, got, ok := occurrenceOf(o.key("s\x00"))
-		require.Equal(t, []any{"s", o, true}, []any{schedule, got, ok})
-	}
-	for _, key := range []string{"", "k", "k\x00", "k\x00123", "k\x00-123456789012", "k\x000000000000001x1", "k\x000000000000001t"} {
-		_, _, ok := occurrenceOf(key)
-		require.False(t, ok, "%q", key)
-		require.Equal(t, key, KeyText(key))
-	}
 	require.ErrorContains(t, decodePlan("k\x00", ID{}, nil).problem, "is stored in format 0")
 }
 
 // FuzzDecodePlan: no stored bytes make a plan panic or run away.
 func FuzzDecodePlan(f *testing.F) {
-	s, times, err := Schedule{Key: "k", Every: time.Hour}.withDefaults()
+	s, rules, err := Schedule{Key: "k", Every: time.Hour}.withDefaults()
 	require.NoError(f, err)
-	p := &plan{Schedule: s, series: times, key: "k\x00"}
-	p.state.cursor = 1e12
+	p := &plan{Schedule: s, key: "k\x00", Plan: planning.Plan{Rules: rules, State: planning.State{Cursor: 1e12}}}
 	f.Add(p.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := decodePlan("k\x00", ID{}, b)
