@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -21,11 +22,9 @@ const (
 type planRun struct {
 	lease store.Lease
 	plan  *plan
-	// Keys of occurrences, cancelled before the swap.
-	cancel []string
-	swap   store.PlanSwap
-	late   []time.Duration // delays from planned times to the creation of occurrences
-	skips  int
+	now   store.Millis // to which it is advanced
+	step  planning.Step
+	swap  store.PlanSwap
 }
 
 // planCapacityLocked returns how many plans a claim may lease. Each claim in flight may get
@@ -60,12 +59,12 @@ func (w *Worker) advancePlans(s *shard, leases []store.Lease, now store.Millis, 
 		part, items, bytes = nil, 0, 0
 	}
 	for _, l := range leases {
-		r := &planRun{lease: l, plan: decodePlan(l.Key, l.ID, l.Body)}
+		r := &planRun{lease: l, plan: decodePlan(l.Key, l.ID, l.Body), now: now}
 		if r.plan.problem != nil {
 			w.retryPlan(s, l, r.plan.problem, deadline)
 			continue
 		}
-		if err := w.decide(s, r, now); err != nil {
+		if err := w.decide(s, r); err != nil {
 			w.retryPlan(s, l, err, deadline)
 			continue
 		}
@@ -81,29 +80,22 @@ func (w *Worker) advancePlans(s *shard, leases []store.Lease, now store.Millis, 
 }
 
 // decide advances the plan to now, and prepares the swap that writes it.
-func (w *Worker) decide(s *shard, r *planRun, now store.Millis) error {
+func (w *Worker) decide(s *shard, r *planRun) error {
 	p := r.plan
-	h := r.lease.History
-	if h == nil {
-		h = &store.History{}
-	}
-	next, step, known := p.Advance(now, h, planning.Unknown)
+	h := cmp.Or(r.lease.History, &store.History{})
+	next, step, known := p.Advance(r.now, h, planning.Unknown)
 	if !known {
 		previous, err := w.readOccurrence(s, planning.Occurrence{Planned: p.Previous}.Key(p.key))
 		if err != nil {
 			return err
 		}
-		next, step, _ = p.Advance(now, h, previous)
+		next, step, _ = p.Advance(r.now, h, previous)
 	}
 	p.Plan = next
-	r.swap, r.skips = p.swap(), step.Skipped
+	r.step, r.swap = step, p.swap()
 	r.swap.Due, r.swap.Wake, r.swap.Seen = step.Due, step.Wake, step.Seen
 	for _, o := range step.Create {
-		r.swap.Entries = append(r.swap.Entries, p.entry(o, now))
-		r.late = append(r.late, time.Duration(now-o.Planned)*time.Millisecond)
-	}
-	for _, o := range step.Cancel {
-		r.cancel = append(r.cancel, o.Key(p.key))
+		r.swap.Entries = append(r.swap.Entries, p.entry(o, r.now))
 	}
 	return nil
 }
@@ -117,8 +109,8 @@ func (w *Worker) readOccurrence(s *shard, key string) (planning.Previous, error)
 		return planning.Ended, nil
 	}
 	w.answered("get", s.number, err)
-	if err == nil && r.State == store.Dead {
-		return planning.Ended, nil
+	if r.State == store.Dead {
+		return planning.Ended, err
 	}
 	return planning.Pending, err
 }
@@ -134,7 +126,9 @@ func (w *Worker) swap(s *shard, runs []*planRun, deadline time.Duration) {
 	created := 0
 	for i, r := range runs {
 		swaps[i] = r.swap
-		cancel = append(cancel, r.cancel...)
+		for _, o := range r.step.Cancel {
+			cancel = append(cancel, o.Key(r.plan.key))
+		}
 		created += len(r.swap.Entries)
 	}
 	claim, begun := w.reserve(created), w.now()
@@ -246,10 +240,10 @@ func (w *Worker) countPlans(runs []*planRun, results []store.SwapResult) {
 			continue
 		}
 		w.stats.Planned++
-		w.stats.Occurrences += uint64(len(r.late))
-		w.stats.Skipped += uint64(r.skips)
-		for _, late := range r.late {
-			w.stats.PlannedLate.Add(late)
+		w.stats.Occurrences += uint64(len(r.step.Create))
+		w.stats.Skipped += uint64(r.step.Skipped)
+		for _, o := range r.step.Create {
+			w.stats.PlannedLate.Add(time.Duration(r.now-o.Planned) * time.Millisecond)
 		}
 	}
 }

@@ -71,14 +71,14 @@ type Overlap uint8
 // The values of Overlap.
 const (
 	// OverlapSkip skips the new occurrence.
-	OverlapSkip = Overlap(planning.OverlapSkip)
+	OverlapSkip = Overlap(planning.Skip)
 	// OverlapBufferOne creates it when the previous one ends. One can wait for that; further ones
 	// are skipped.
-	OverlapBufferOne = Overlap(planning.OverlapBufferOne)
+	OverlapBufferOne = Overlap(planning.BufferOne)
 	// OverlapCancel cancels the previous one, and creates the new one.
-	OverlapCancel = Overlap(planning.OverlapCancel)
+	OverlapCancel = Overlap(planning.Cancel)
 	// OverlapAllow lets them run concurrently.
-	OverlapAllow = Overlap(planning.OverlapAllow)
+	OverlapAllow = Overlap(planning.Allow)
 )
 
 var overlapNames = []string{"skip", "buffer_one", "cancel", "allow"}
@@ -96,13 +96,13 @@ type Missed uint8
 // The values of Missed.
 const (
 	// MissedLatest runs the latest missed time, if it is within CatchUp, and skips the others.
-	MissedLatest = Missed(planning.MissedLatest)
+	MissedLatest Missed = iota
 	// MissedNone skips all missed times.
-	MissedNone = Missed(planning.MissedNone)
+	MissedNone
 	// MissedAll runs all missed times within CatchUp, the oldest first, but at most the last
 	// 1,000. With OverlapAllow they run concurrently; otherwise each waits for the end of the
 	// previous one.
-	MissedAll = Missed(planning.MissedAll)
+	MissedAll
 )
 
 var missedNames = []string{"latest", "none", "all"}
@@ -185,9 +185,11 @@ func (s Schedule) withDefaults() (Schedule, planning.Rules, error) {
 		return fail("Zone", long(len(s.Zone)), "at most %d", maxZone)
 	}
 	p := planning.Rules{
-		Limit: s.Limit, Overlap: planning.Overlap(s.Overlap), Missed: planning.Missed(s.Missed),
-		CatchUp: store.MillisOf(s.CatchUp), PauseOnDead: s.PauseOnDead,
+		Limit: s.Limit, Overlap: planning.Overlap(s.Overlap), All: s.Missed == MissedAll, PauseOnDead: s.PauseOnDead,
 		Batch: max(min(store.MaxPlanEntries, maxEntryBytes/max(len(s.Body), 1)), 1),
+	}
+	if s.Missed != MissedNone {
+		p.CatchUp = store.MillisOf(s.CatchUp)
 	}
 	if s.Cron != "" {
 		spec, err := cron.Parse(s.Cron)
@@ -230,11 +232,8 @@ func (s Schedule) withDefaults() (Schedule, planning.Rules, error) {
 		return fail("End", s.End, "at or after the first planned time")
 	}
 	if s.Jitter != 0 {
-		after := p.Start - 1
-		if p.Start == 0 {
-			after = store.Millis(time.Now().UnixMilli())
-		}
-		if shortest := p.Shortest(after, maxUpcoming); s.Jitter < 0 || s.Jitter >= shortest {
+		first := cmp.Or(p.Start, store.Millis(time.Now().UnixMilli()))
+		if shortest := p.Shortest(first-1, maxUpcoming); s.Jitter < 0 || s.Jitter >= shortest {
 			return fail("Jitter", s.Jitter, "0 to less than the shortest time between planned times, %v", shortest)
 		}
 	}

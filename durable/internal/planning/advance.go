@@ -13,7 +13,7 @@ const (
 	// not passed: a worker that dies with a plan blocks it for other workers until the lease
 	// expires.
 	missedAfter = store.Millis(time.Minute / time.Millisecond)
-	// maxBacklog bounds how many missed times MissedAll runs.
+	// maxBacklog bounds how many missed times run.
 	maxBacklog = 1000
 )
 
@@ -123,13 +123,13 @@ func (a *advance) passed() {
 	last := times[len(times)-1]
 	late := a.now - last
 	missed := n > 1 || late > missedAfter
-	if missed && a.Missed == MissedAll {
+	if missed && a.All {
 		a.backlog(n, times, a.now-a.CatchUp)
 		return
 	}
 	a.skip(&a.Counts.SkippedMissed, n-1)
 	a.Cursor = last
-	if late > missedAfter && (a.Missed == MissedNone || late > a.CatchUp) {
+	if late > missedAfter && late > a.CatchUp {
 		a.skip(&a.Counts.SkippedMissed, 1)
 		return
 	}
@@ -159,7 +159,7 @@ func (a *advance) backlog(n int, times []store.Millis, oldest store.Millis) {
 			a.more = true
 			return
 		}
-		if a.Overlap != OverlapAllow && a.pending() {
+		if a.Overlap != Allow && a.pending() {
 			return
 		}
 		a.Cursor = at
@@ -170,12 +170,12 @@ func (a *advance) backlog(n int, times []store.Millis, oldest store.Millis) {
 
 // regular runs a planned time, which is at the cursor, unless the previous occurrence overlaps.
 func (a *advance) regular(at store.Millis) {
-	if a.Overlap != OverlapAllow && a.pending() {
+	if a.Overlap != Allow && a.pending() {
 		switch {
-		case a.Overlap == OverlapBufferOne && a.Buffered == 0:
+		case a.Overlap == BufferOne && a.Buffered == 0:
 			a.Buffered = at
 			return
-		case a.Overlap == OverlapCancel:
+		case a.Overlap == Cancel:
 			a.Cancel = append(a.Cancel, Occurrence{Planned: a.Previous})
 		default:
 			a.skip(&a.Counts.SkippedOverlap, 1)

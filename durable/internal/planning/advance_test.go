@@ -28,10 +28,10 @@ func TestOverlap(t *testing.T) {
 		skipped, cancelled int
 		waits              bool
 	}{
-		"skip":   {OverlapSkip, []int{1, 4, 7, 10}, 6, 0, false},
-		"buffer": {OverlapBufferOne, []int{1, 2, 4, 7}, 5, 0, true}, // at 1:00, 3:35, 6:10 and 8:45; minute 9 waits until 11:20
-		"cancel": {OverlapCancel, count(1, 10), 0, 9, false},
-		"allow":  {OverlapAllow, count(1, 10), 0, 0, false},
+		"skip":   {Skip, []int{1, 4, 7, 10}, 6, 0, false},
+		"buffer": {BufferOne, []int{1, 2, 4, 7}, 5, 0, true}, // at 1:00, 3:35, 6:10 and 8:45; minute 9 waits until 11:20
+		"cancel": {Cancel, count(1, 10), 0, 9, false},
+		"allow":  {Allow, count(1, 10), 0, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSim(t, Rules{Times: every(minute), Overlap: c.overlap, CatchUp: hour})
@@ -55,13 +55,13 @@ func TestMissed(t *testing.T) {
 		"latest":             {Rules{CatchUp: hour}, []int{24}, 23},
 		"latest, at the end": {Rules{CatchUp: 30 * minute}, []int{24}, 23},
 		"latest, too old":    {Rules{CatchUp: 29 * minute}, nil, 24},
-		"none":               {Rules{Missed: MissedNone, CatchUp: hour}, nil, 24},
-		"all":                {Rules{Missed: MissedAll, CatchUp: 3 * hour}, []int{22, 23, 24}, 21},
-		"all, at the end":    {Rules{Missed: MissedAll, CatchUp: 150 * minute}, []int{22, 23, 24}, 21},
-		"all, too old":       {Rules{Missed: MissedAll, CatchUp: 29 * minute}, nil, 24},
-		"all, side by side":  {Rules{Missed: MissedAll, CatchUp: 24 * hour, Overlap: OverlapAllow, Batch: 7}, count(1, 24), 0},
-		"all, one by one":    {Rules{Missed: MissedAll, CatchUp: 1000 * hour, Overlap: OverlapCancel}, count(1, 24), 0},
-		"all, within limit":  {Rules{Missed: MissedAll, CatchUp: 1000 * hour, Limit: 5}, count(1, 5), 0},
+		"none":               {Rules{CatchUp: 0}, nil, 24},
+		"all":                {Rules{All: true, CatchUp: 3 * hour}, []int{22, 23, 24}, 21},
+		"all, at the end":    {Rules{All: true, CatchUp: 150 * minute}, []int{22, 23, 24}, 21},
+		"all, too old":       {Rules{All: true, CatchUp: 29 * minute}, nil, 24},
+		"all, side by side":  {Rules{All: true, CatchUp: 24 * hour, Overlap: Allow, Batch: 7}, count(1, 24), 0},
+		"all, one by one":    {Rules{All: true, CatchUp: 1000 * hour, Overlap: Cancel}, count(1, 24), 0},
+		"all, within limit":  {Rules{All: true, CatchUp: 1000 * hour, Limit: 5}, count(1, 5), 0},
 		"latest, within end": {Rules{CatchUp: 1000 * hour, Times: Times{End: at("07:30:00")}}, []int{7}, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestMissed(t *testing.T) {
 			require.Equal(t, c.hours, s.in(hour))
 			require.Equal(t, Counts{Created: uint64(len(c.hours)), SkippedMissed: uint64(c.skipped)}, s.p.Counts)
 			require.False(t, s.p.Waits())
-			if r.Overlap == OverlapAllow {
+			if r.Overlap == Allow {
 				require.Equal(t, 24, s.most)
 			} else {
 				require.LessOrEqual(t, s.most, 1, "missed runs overlap")
@@ -92,8 +92,9 @@ func TestMissed(t *testing.T) {
 // S5: a time that is late by a minute is not missed, if it is the only one.
 func TestLate(t *testing.T) {
 	for late, want := range map[store.Millis]int{minute: 1, minute + 1: 0} {
-		for _, missed := range []Missed{MissedLatest, MissedNone, MissedAll} {
-			s := newSim(t, Rules{Times: every(hour), Missed: missed, CatchUp: second})
+		for _, r := range []Rules{{}, {CatchUp: second}, {CatchUp: second, All: true}} {
+			r.Times = every(hour)
+			s := newSim(t, r)
 			s.sleep(hour + late)
 			s.run(0)
 			require.Len(t, s.created, want)
@@ -116,13 +117,13 @@ func TestPreviousIsKnown(t *testing.T) {
 		"the first one":    {Rules{}, 0, store.History{}, begin + hour, true},
 		"in the history":   {Rules{}, begin, ended, begin + hour, true},
 		"not in it":        {Rules{}, begin, store.History{}, begin + hour, false},
-		"missed":           {Rules{Missed: MissedAll}, begin, store.History{}, begin + 2*hour, false},
-		"skipped":          {Rules{Missed: MissedNone}, begin, store.History{}, begin + 90*minute, true},
-		"overlaps allowed": {Rules{Overlap: OverlapAllow}, begin, store.History{}, begin + hour, true},
+		"missed":           {Rules{All: true}, begin, store.History{}, begin + 2*hour, false},
+		"skipped":          {Rules{CatchUp: -hour}, begin, store.History{}, begin + 90*minute, true},
+		"overlaps allowed": {Rules{Overlap: Allow}, begin, store.History{}, begin + hour, true},
 		"too early":        {Rules{}, begin, store.History{}, begin + minute, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.rules.Times, c.rules.Batch, c.rules.CatchUp = every(hour), 1, hour
+			c.rules.Times, c.rules.Batch, c.rules.CatchUp = every(hour), 1, c.rules.CatchUp+hour
 			_, _, known := Plan{c.rules, State{Cursor: begin, Previous: c.previous}}.Advance(c.now, &c.h, Unknown)
 			require.Equal(t, c.known, known)
 		})
@@ -132,13 +133,13 @@ func TestPreviousIsKnown(t *testing.T) {
 // S5: of more than a thousand missed times only the last thousand run. Times that pass while they
 // run join them.
 func TestThousandMissed(t *testing.T) {
-	for _, overlap := range []Overlap{OverlapSkip, OverlapAllow} {
+	for _, overlap := range []Overlap{Skip, Allow} {
 		for _, times := range []Times{every(minute), cronTimes(t, "* * * * *")} {
-			s := newSim(t, Rules{Times: times, Missed: MissedAll, CatchUp: 1000 * hour, Overlap: overlap, Batch: 34})
+			s := newSim(t, Rules{Times: times, All: true, CatchUp: 1000 * hour, Overlap: overlap, Batch: 34})
 			s.takes = 100
 			s.sleep(1500*minute + 30*second)
 			s.run(20 * second)
-			if overlap == OverlapSkip {
+			if overlap == Skip {
 				require.Equal(t, count(501, 700), s.in(minute)[:200])
 				s.run(100 * second)
 				require.Equal(t, count(501, 1502), s.in(minute))
@@ -169,7 +170,7 @@ func TestClockIsSet(t *testing.T) {
 
 // S4: an occurrence that the engine has lost delays the one that waits for it by a minute.
 func TestOccurrenceIsLost(t *testing.T) {
-	s := newSim(t, Rules{Times: every(2 * hour), Overlap: OverlapBufferOne, CatchUp: hour, Limit: 2})
+	s := newSim(t, Rules{Times: every(2 * hour), Overlap: BufferOne, CatchUp: hour, Limit: 2})
 	s.takes = 100 * hour
 	s.run(4*hour + second)
 	require.Equal(t, []int{2}, s.in(hour))
@@ -200,7 +201,7 @@ func TestPauseOnDead(t *testing.T) {
 
 // A plan remembers the last occurrences that have not ended.
 func TestUnfinished(t *testing.T) {
-	s := newSim(t, Rules{Times: every(minute), Overlap: OverlapAllow})
+	s := newSim(t, Rules{Times: every(minute), Overlap: Allow})
 	s.takes = hour
 	s.run(12 * minute)
 	require.Len(t, s.p.Unfinished, store.MaxNotes)

@@ -73,7 +73,7 @@ func (o *oracle) advance(now store.Millis, h *store.History, pending bool) {
 	switch {
 	case len(o.queue) > 0:
 		o.queue = passed
-	case o.Missed == MissedAll && (len(passed) > 1 || late > minute):
+	case o.All && (len(passed) > 1 || late > minute):
 		for _, at := range passed {
 			if now-at <= o.CatchUp {
 				o.queue = append(o.queue, at)
@@ -86,13 +86,13 @@ func (o *oracle) advance(now store.Millis, h *store.History, pending bool) {
 		o.counts.SkippedMissed += uint64(len(passed) - 1)
 		o.done = last
 		switch {
-		case late > minute && (o.Missed == MissedNone || late > o.CatchUp):
+		case late > minute && late > o.CatchUp:
 			o.counts.SkippedMissed++
-		case o.Overlap == OverlapAllow || !pending:
+		case o.Overlap == Allow || !pending:
 			start(last)
-		case o.Overlap == OverlapBufferOne && len(o.buffer) == 0:
+		case o.Overlap == BufferOne && len(o.buffer) == 0:
 			o.buffer = []store.Millis{last}
-		case o.Overlap == OverlapCancel:
+		case o.Overlap == Cancel:
 			o.cancel = true
 			start(last)
 		default:
@@ -104,7 +104,7 @@ func (o *oracle) advance(now store.Millis, h *store.History, pending bool) {
 		o.counts.SkippedMissed++
 		o.done, o.queue = o.queue[0], o.queue[1:]
 	}
-	for len(o.queue) > 0 && o.left() && len(o.create) < o.Batch && (o.Overlap == OverlapAllow || !pending) {
+	for len(o.queue) > 0 && o.left() && len(o.create) < o.Batch && (o.Overlap == Allow || !pending) {
 		o.done = o.queue[0]
 		start(o.done)
 		o.queue = o.queue[1:]
@@ -121,7 +121,7 @@ func (o *oracle) wait(now store.Millis, h *store.History) (store.Millis, store.W
 	if o.paused {
 		return due, store.WakeNever, 0
 	}
-	for at := max(o.done, now, o.Start); o.left() && due == store.MaxMillis && (o.End == 0 || at < o.End); at += second {
+	for at := max(o.done, now, o.Start-second); o.left() && due == store.MaxMillis && (o.End == 0 || at < o.End); at += second {
 		if next := o.between(at, at+second); len(next) > 0 {
 			due = next[0]
 		}
@@ -141,8 +141,8 @@ func (o *oracle) wait(now store.Millis, h *store.History) (store.Millis, store.W
 // randomRules returns rules, and a function that reports whether a time is planned.
 func randomRules(rnd *rand.Rand) (r Rules, planned func(store.Millis) bool) {
 	r = Rules{
-		Overlap: Overlap(rnd.IntN(4)), Missed: Missed(rnd.IntN(3)), PauseOnDead: rnd.IntN(6) == 0,
-		CatchUp: second * store.Millis(1+rnd.IntN(4000)), Batch: 1 + rnd.IntN(100),
+		Overlap: Overlap(rnd.IntN(4)), All: rnd.IntN(3) == 0, PauseOnDead: rnd.IntN(6) == 0,
+		CatchUp: second * store.Millis(rnd.IntN(2)*rnd.IntN(6000)), Batch: 1 + rnd.IntN(100),
 	}
 	if rnd.IntN(3) == 0 {
 		r.Limit = 1 + rnd.IntN(50)

@@ -10,22 +10,12 @@ import (
 // Overlap decides what happens at a planned time when the previous occurrence has not ended.
 type Overlap uint8
 
-// The values of Overlap; package durable documents them.
+// The values of Overlap.
 const (
-	OverlapSkip Overlap = iota
-	OverlapBufferOne
-	OverlapCancel
-	OverlapAllow
-)
-
-// Missed decides what happens to planned times that no worker processed in time.
-type Missed uint8
-
-// The values of Missed; package durable documents them.
-const (
-	MissedLatest Missed = iota
-	MissedNone
-	MissedAll
+	Skip Overlap = iota
+	BufferOne
+	Cancel
+	Allow
 )
 
 // MaxLimit bounds Limit.
@@ -43,8 +33,8 @@ type Rules struct {
 	Times
 	Limit       int // of created occurrences; 0: no bound
 	Overlap     Overlap
-	Missed      Missed
 	CatchUp     store.Millis // how long after a missed time it may still run
+	All         bool         // all missed times run, not only the latest
 	PauseOnDead bool
 	Batch       int // the most occurrences of one advance, at least 1
 }

@@ -40,23 +40,19 @@ func (t *Times) Upcoming(after store.Millis, n int) []time.Time {
 }
 
 // Local returns a planned time in the schedule's zone.
-func (t *Times) Local(at store.Millis) time.Time {
-	if t.Zone == nil {
-		return at.Time()
-	}
-	return at.Time().In(t.Zone)
-}
+func (t *Times) Local(at store.Millis) time.Time { return at.Time().In(cmp.Or(t.Zone, time.UTC)) }
 
 // Passed returns how many planned times there are after one time and up to another, inclusive, and
 // the last of them, at most keep. It takes a step for each, except with a cron.Every.
 func (t *Times) Passed(after, until store.Millis, keep int) (n int, last []store.Millis) {
 	if every, ok := t.Series.(cron.Every); ok {
-		after, until = max(after, t.Start-1), min(until, cmp.Or(t.End, until))
-		period, offset := every.Period.Milliseconds(), every.Offset.Milliseconds()
-		from, to := floorDiv(int64(after)-offset, period), floorDiv(int64(until)-offset, period)
+		after, until = max(after, t.Start-1, -1), min(until, cmp.Or(t.End, until))
+		period, offset := store.MillisOf(every.Period), store.MillisOf(every.Offset)
+		// Times 0 to i-1 are up to a time of -1 or later.
+		from, to := (after-offset+period)/period, (until-offset+period)/period
 		n = int(max(to-from, 0))
-		for i := to - int64(min(n, keep)) + 1; i <= to; i++ {
-			last = append(last, store.Millis(i*period+offset))
+		for i := to - store.Millis(min(n, keep)); i < to; i++ {
+			last = append(last, i*period+offset)
 		}
 		return n, last
 	}
@@ -68,14 +64,6 @@ func (t *Times) Passed(after, until store.Millis, keep int) (n int, last []store
 		last = append(last, at)
 	}
 	return n, last[max(len(last)-keep, 0):]
-}
-
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
 }
 
 // Shortest returns the shortest time between the first n planned times after a time.
