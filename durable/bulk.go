@@ -253,10 +253,8 @@ func (t *Timers) bulkChange(ctx context.Context, s *bulkState, keys []string, mi
 // has counted. Without a Filter the engine knows the count; with one, Count costs as much as a
 // List of all shards.
 func (t *Timers) Count(ctx context.Context, q Query) (n int, err error) {
-	if q.State == 0 {
-		q.State = Waiting
-	}
-	query := store.Query{State: q.State, Limit: store.MaxItems, Filter: q.Filter}
+	q.After = Cursor{}
+	query := q.stored()
 	if err := query.Check(); err != nil {
 		return 0, err
 	}

@@ -111,7 +111,7 @@ func (t *Timers) eachShard(ctx context.Context, keys []string, do func(ctx conte
 	defer cancel()
 	byShard := make(map[int][]int)
 	for i, key := range keys {
-		if err := checkTimerKey(key); err != nil {
+		if err := CheckKey(key); err != nil {
 			return err
 		}
 		shard := t.shardOf(key)

@@ -21,6 +21,16 @@ type Query struct {
 	Scanned func(Cursor)
 }
 
+// Check returns an error that names the field that is out of range.
+func (q Query) Check() error {
+	s := q.stored()
+	return s.Check()
+}
+
+func (q Query) stored() store.Query {
+	return store.Query{State: cmp.Or(q.State, Waiting), After: q.After, Limit: store.MaxItems, Filter: q.Filter}
+}
+
 // List returns an iterator over the timers of all shards in one state that come after a cursor,
 // without their bodies: waiting ones by due time, leased ones by the end of the lease, dead
 // letters by time of death; then by key. The zero Cursor comes before all timers. List reads pages
@@ -35,10 +45,7 @@ type Query struct {
 // the engine for the workers, as Get does.
 func (t *Timers) List(ctx context.Context, q Query) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		if q.State == 0 {
-			q.State = Waiting
-		}
-		query := store.Query{State: q.State, After: q.After, Limit: 1, Filter: q.Filter}
+		query := q.stored()
 		if err := query.Check(); err != nil {
 			yield(Info{}, err)
 			return

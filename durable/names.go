@@ -6,7 +6,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// These types of package store pass between a program and an engine.
+// A program imports this package, not package store, which is for engines. These types of package
+// store pass between the two.
 type (
 	// Store is the interface of an engine.
 	Store = store.Store
@@ -33,6 +34,16 @@ type (
 	MoveResult = store.MoveResult
 	// RequeueResult is one of Requeued, RequeueExists, RequeueAbsent.
 	RequeueResult = store.RequeueResult
+)
+
+// The bounds of a timer.
+const (
+	MaxKey   = store.MaxKey   // bytes of a key, at least 1
+	MaxTopic = store.MaxTopic // bytes of a topic
+	MaxBody  = store.MaxBody  // bytes of a body
+	MaxError = store.MaxError // bytes kept of a last error
+	// MaxMillis is the latest due time, in the year 2262.
+	MaxMillis = store.MaxMillis
 )
 
 // The states of a timer; see [State].

@@ -222,6 +222,9 @@ func (t *Timers) clocks(ctx context.Context) ([]store.Horizon, error) {
 // planned time, such as "report @ 2026-11-24T01:30:00Z", and other keys unchanged.
 func KeyText(key string) string { return planning.KeyText(key) }
 
+// OccurrencePrefix returns the Prefix of a [Filter] for the occurrences of a schedule.
+func OccurrencePrefix(schedule string) string { return store.PlanKey(schedule) }
+
 // PlannedTime returns the planned time in an occurrence's key, in UTC; the zero time for the key
 // of another timer.
 func PlannedTime(key string) time.Time {

@@ -137,7 +137,7 @@ func (t *Timers) beginKey(ctx context.Context, key string) (_ context.Context, _
 		return nil, nil, 0, err
 	}
 	shard = t.shardOf(key)
-	if err = checkTimerKey(key); err == nil {
+	if err = CheckKey(key); err == nil {
 		err = t.schedules[shard].waitAbandoned(ctx, key)
 	}
 	if err != nil {
@@ -147,8 +147,9 @@ func (t *Timers) beginKey(ctx context.Context, key string) (_ context.Context, _
 	return ctx, cancel, shard, nil
 }
 
-// checkTimerKey refuses a key that is not that of a timer. An occurrence of a schedule is a timer.
-func checkTimerKey(key string) error {
+// CheckKey returns the error with which methods of Timers refuse a key that no timer can have. An
+// occurrence of a schedule is a timer.
+func CheckKey(key string) error {
 	if store.IsPlan(key) {
 		return fmt.Errorf("durable: the timer's key %.64q ends with a zero byte, must not: a schedule has methods of its own", key)
 	}

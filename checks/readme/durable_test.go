@@ -11,18 +11,17 @@ import (
 	"github.com/seed-782fa212/limbo/durable/memstore"
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
 	"github.com/seed-782fa212/limbo/durable/redisstore"
-	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/stretchr/testify/require"
 )
 
-func inFolder() (store.Store, error) {
+func inFolder() (durable.Store, error) {
 	// README
 	engine, err := pebblestore.Open("timers", pebblestore.Options{}) // a folder, for one process
 	// end
 	return engine, err
 }
 
-func onRedis(ctx context.Context, address string) (store.Store, error) {
+func onRedis(ctx context.Context, address string) (durable.Store, error) {
 	// README
 	client, err := redisstore.NewClient(address) // redis://, rediss://, redis+cluster://
 	if err != nil {
@@ -32,7 +31,7 @@ func onRedis(ctx context.Context, address string) (store.Store, error) {
 	// end
 }
 
-func orders(ctx context.Context, engine store.Store, cancelOrder func(context.Context, string) error) error {
+func orders(ctx context.Context, engine durable.Store, cancelOrder func(context.Context, string) error) error {
 	// README
 	timers, err := durable.New(engine, durable.Options{})
 	if err != nil {
@@ -100,7 +99,7 @@ func TestOrdersInAFolder(t *testing.T) {
 func TestOrdersOnRedis(t *testing.T) {
 	t.Parallel()
 	server := servers.Redis(t)
-	testOrders(t, func() (store.Store, error) { return onRedis(t.Context(), "redis://"+server.Address) })
+	testOrders(t, func() (durable.Store, error) { return onRedis(t.Context(), "redis://"+server.Address) })
 }
 
 // In memory, in a bubble, a later timer runs without real waiting.
@@ -121,9 +120,9 @@ func TestOrdersInABubble(t *testing.T) {
 
 // testOrders opens an engine three times: a process runs the timers that an earlier one has
 // scheduled.
-func testOrders(t *testing.T, open func() (store.Store, error)) {
+func testOrders(t *testing.T, open func() (durable.Store, error)) {
 	ctx, cancel := context.WithCancel(t.Context())
-	use := func(use func(store.Store, *durable.Timers)) {
+	use := func(use func(durable.Store, *durable.Timers)) {
 		engine, err := open()
 		require.NoError(t, err)
 		timers, err := durable.New(engine, durable.Options{})
@@ -132,12 +131,12 @@ func testOrders(t *testing.T, open func() (store.Store, error)) {
 		require.NoError(t, timers.Shutdown(context.Background()))
 		require.NoError(t, engine.Close())
 	}
-	use(func(_ store.Store, timers *durable.Timers) {
+	use(func(_ durable.Store, timers *durable.Timers) {
 		_, err := timers.Schedule(ctx, durable.Timer{Key: "order/16", Topic: "unpaid"}) // due at once
 		require.NoError(t, err)
 	})
 	var cancelled string
-	use(func(engine store.Store, _ *durable.Timers) {
+	use(func(engine durable.Store, _ *durable.Timers) {
 		require.NoError(t, orders(ctx, engine, func(_ context.Context, key string) error {
 			cancelled = key
 			cancel()
@@ -145,7 +144,7 @@ func testOrders(t *testing.T, open func() (store.Store, error)) {
 		}))
 	})
 	require.Equal(t, "order/16", cancelled, "it survived, and the one for later did not run")
-	use(func(_ store.Store, timers *durable.Timers) {
+	use(func(_ durable.Store, timers *durable.Timers) {
 		info, err := timers.Get(t.Context(), "order/17")
 		require.NoError(t, err)
 		require.Equal(t, durable.Waiting, info.State)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/memstore"
-	"github.com/seed-782fa212/limbo/durable/store"
 )
 
 // shop does the work of the timers.
@@ -34,7 +33,7 @@ func (s *shop) report(_ context.Context, planned time.Time) error {
 	return nil
 }
 
-func (s *shop) fromAsynq(ctx context.Context, engine store.Store) error {
+func (s *shop) fromAsynq(ctx context.Context, engine durable.Store) error {
 	// docs/migrating
 	timers, err := durable.New(engine, durable.Options{})
 	if err != nil {

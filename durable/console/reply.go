@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-782fa212/limbo/durable"
-	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/seed-782fa212/limbo/internal/webpage"
 )
 
@@ -119,10 +118,7 @@ func (k *rawKey) UnmarshalText(text []byte) error {
 
 // timerKey checks the key of a timer in a request, and returns it.
 func timerKey(k rawKey) (string, error) {
-	if store.IsPlan(string(k)) {
-		return "", badRequest("the timer's key %.64q ends with a zero byte, must not", k)
-	}
-	if err := store.CheckKey(string(k)); err != nil {
+	if err := durable.CheckKey(string(k)); err != nil {
 		return "", badRequest("%v", err)
 	}
 	return string(k), nil

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
-	"github.com/seed-782fa212/limbo/durable/store"
 )
 
 const (
@@ -115,10 +114,9 @@ func (f filter) query() (durable.Query, error) {
 		if f.Prefix != "" {
 			return q, badRequest("prefix is %.64q, must be empty with a schedule", f.Prefix)
 		}
-		q.Prefix = store.PlanKey(string(f.Schedule))
+		q.Prefix = durable.OccurrencePrefix(string(f.Schedule))
 	}
-	asked := store.Query{State: q.State, Limit: 1, Filter: q.Filter}
-	if err := asked.Check(); err != nil {
+	if err := q.Check(); err != nil {
 		return q, badRequest("%v", err)
 	}
 	return q, nil
@@ -136,7 +134,7 @@ func cursorOf(text string) (c durable.Cursor, err error) {
 	at, key, _ := strings.Cut(text, ".")
 	ms, err := strconv.ParseInt(at, 10, 64)
 	k, keyErr := base64.RawURLEncoding.DecodeString(key)
-	if err != nil || keyErr != nil || ms < 0 || durable.Millis(ms) > store.MaxMillis || len(k) > store.MaxKey {
+	if err != nil || keyErr != nil || ms < 0 || durable.Millis(ms) > durable.MaxMillis || len(k) > durable.MaxKey {
 		return c, badRequest("after is %.64q, must be the next of a reply", text)
 	}
 	return durable.Cursor{At: durable.Millis(ms), Key: string(k)}, nil
@@ -289,8 +287,8 @@ func (m moveTo) check(action string) error {
 		return badRequest("after_ms is %d, must be 0 with at", m.AfterMS)
 	case m.AfterMS < 0 || m.AfterMS > maxAfter.Milliseconds():
 		return badRequest("after_ms is %d, must be 0 to %d", m.AfterMS, maxAfter.Milliseconds())
-	case !m.At.IsZero() && (m.At.UnixMilli() < 0 || m.At.UnixMilli() > int64(store.MaxMillis)):
-		return badRequest("at is %v, must be %v to %v", m.At, durable.Millis(0).Time(), store.MaxMillis.Time())
+	case !m.At.IsZero() && (m.At.UnixMilli() < 0 || m.At.UnixMilli() > int64(durable.MaxMillis)):
+		return badRequest("at is %v, must be %v to %v", m.At, durable.Millis(0).Time(), durable.MaxMillis.Time())
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
-	"github.com/seed-782fa212/limbo/durable/store"
 )
 
 // The bounds of a call.
@@ -47,7 +47,7 @@ type Call struct {
 	// Timeout bounds the whole call, in milliseconds, rounded up, at most MaxTimeout.
 	// Default 0: the handler's Options.Timeout.
 	Timeout time.Duration
-	// Body is any bytes. The whole encoded call must fit into a timer's body, store.MaxBody bytes.
+	// Body is any bytes. The whole encoded call must fit into a timer's body, durable.MaxBody bytes.
 	Body []byte
 }
 
@@ -220,14 +220,14 @@ func Encode(c Call) ([]byte, error) {
 		return nil, err
 	}
 	tooLong := func(n int, by string) error {
-		return fieldError("body", bytesLong(n), fmt.Sprintf("shorter by %s: the encoded call has at most %d bytes", by, store.MaxBody))
+		return fieldError("body", bytesLong(n), fmt.Sprintf("shorter by %s: the encoded call has at most %d bytes", by, durable.MaxBody))
 	}
-	if n := len(c.Body) - store.MaxBody; n > 0 {
+	if n := len(c.Body) - durable.MaxBody; n > 0 {
 		return nil, tooLong(len(c.Body), fmt.Sprintf("more than %d", n))
 	}
 	w := wire{
 		Version: version, Method: c.Method, URL: c.URL, Headers: c.Headers,
-		TimeoutMS: int64(store.MillisOf(c.Timeout)),
+		TimeoutMS: (c.Timeout + time.Millisecond - 1).Milliseconds(),
 	}
 	if textIsShorter(c.Body) {
 		w.Text = string(c.Body)
@@ -241,7 +241,7 @@ func Encode(c Call) ([]byte, error) {
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
 	b := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-	if n := len(b) - store.MaxBody; n > 0 {
+	if n := len(b) - durable.MaxBody; n > 0 {
 		return nil, tooLong(len(c.Body), strconv.Itoa(n))
 	}
 	return b, nil

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
-	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
@@ -86,14 +86,14 @@ type kind struct {
 // several come together, the first determines the status and code of the reply, and also lists the
 // others.
 var storeErrors = []kind{
-	{store.ErrUnsure, http.StatusGatewayTimeout, "unsure"},
-	{store.ErrUnconfirmed, http.StatusGatewayTimeout, "unconfirmed"},
+	{durable.ErrUnsure, http.StatusGatewayTimeout, "unsure"},
+	{durable.ErrUnconfirmed, http.StatusGatewayTimeout, "unconfirmed"},
 	{nil, http.StatusBadGateway, "store"},
-	{store.ErrClosed, http.StatusServiceUnavailable, "closed"},
+	{durable.ErrClosed, http.StatusServiceUnavailable, "closed"},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, "timeout"},
 	{context.Canceled, http.StatusServiceUnavailable, "timeout"},
-	{store.ErrFull, http.StatusInsufficientStorage, "full"},
-	{store.ErrNotFound, http.StatusNotFound, "not_found"},
+	{durable.ErrFull, http.StatusInsufficientStorage, "full"},
+	{durable.ErrNotFound, http.StatusNotFound, "not_found"},
 }
 
 // storeError returns the reply to err, which is made of parts.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
-	"github.com/seed-782fa212/limbo/durable/store"
 )
 
 const (
@@ -69,9 +68,9 @@ func queryOf(r *http.Request, q *durable.Query) (limit int, err error) {
 		}
 	}
 	params := map[string]func(string) error{
-		"prefix": atMost(&q.Prefix, store.MaxKey),
-		"topic":  atMost(&q.Topic, store.MaxTopic),
-		"error":  atMost(&q.Error, store.MaxError),
+		"prefix": atMost(&q.Prefix, durable.MaxKey),
+		"topic":  atMost(&q.Topic, durable.MaxTopic),
+		"error":  atMost(&q.Error, durable.MaxError),
 	}
 	if q.State == 0 {
 		params["state"] = func(value string) error {
@@ -134,11 +133,11 @@ func formatCursor(c durable.Cursor) string {
 
 func parseCursor(s string) (c durable.Cursor, err error) {
 	b, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(b) < 9 || len(b) > 8+store.MaxKey {
+	if err != nil || len(b) < 9 || len(b) > 8+durable.MaxKey {
 		return c, base64.CorruptInputError(0)
 	}
-	c.At, c.Key = store.Millis(binary.BigEndian.Uint64(b)), string(b[8:])
-	if c.At < 0 || c.At > store.MaxMillis {
+	c.At, c.Key = durable.Millis(binary.BigEndian.Uint64(b)), string(b[8:])
+	if c.At < 0 || c.At > durable.MaxMillis {
 		return c, base64.CorruptInputError(0)
 	}
 	return c, nil

@@ -7,7 +7,6 @@ import (
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
-	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
@@ -104,7 +103,7 @@ func (c *Callback) read(r *strictjson.Reader, field string) error {
 }
 
 // latest is the latest due time of a timer.
-var latest = store.MaxMillis.Time()
+var latest = durable.MaxMillis.Time()
 
 func (w When) times() (at time.Time, after time.Duration, err error) {
 	switch {
@@ -147,8 +146,8 @@ func (t Timer) timer() (durable.Timer, error) {
 }
 
 func (p *Payload) checkTopic() error {
-	if n := len(p.Topic); n > store.MaxTopic {
-		return invalid("topic", lengthOf(n), fmt.Sprintf("at most %d bytes long", store.MaxTopic))
+	if n := len(p.Topic); n > durable.MaxTopic {
+		return invalid("topic", lengthOf(n), fmt.Sprintf("at most %d bytes long", durable.MaxTopic))
 	}
 	return nil
 }
@@ -182,10 +181,10 @@ func (p *Payload) call() (encoded []byte, err error) {
 
 // checkKey refuses a key that neither a timer nor an occurrence can have.
 func checkKey(key string) error {
-	if n := len(key); n < 1 || n > store.MaxKey {
-		return invalid("key", lengthOf(n), fmt.Sprintf("1 to %d bytes long", store.MaxKey))
+	if n := len(key); n < 1 || n > durable.MaxKey {
+		return invalid("key", lengthOf(n), fmt.Sprintf("1 to %d bytes long", durable.MaxKey))
 	}
-	if store.IsPlan(key) {
+	if strings.HasSuffix(key, "\x00") {
 		return invalid("key", quote(key), "without a zero byte at its end")
 	}
 	return nil

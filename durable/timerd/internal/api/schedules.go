@@ -10,7 +10,6 @@ import (
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
-	"github.com/seed-782fa212/limbo/durable/store"
 )
 
 const (
@@ -161,8 +160,8 @@ func (s *Server) deleteSchedule(r *http.Request) (int, any, error) {
 	}
 	reply, status, n := ScheduleResult{Key: k, Result: "deleted"}, http.StatusOK, 0
 	err = s.o.Timers.DeleteSchedule(r.Context(), k)
-	if errors.Is(err, store.ErrNotFound) {
-		reply.Result, status, err = store.NotFound.String(), http.StatusNotFound, nil
+	if errors.Is(err, durable.ErrNotFound) {
+		reply.Result, status, err = durable.NotFound.String(), http.StatusNotFound, nil
 	}
 	if err == nil && cancel {
 		n, err = s.o.Timers.CancelOccurrences(r.Context(), k)

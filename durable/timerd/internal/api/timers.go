@@ -6,7 +6,6 @@ import (
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
-	"github.com/seed-782fa212/limbo/durable/store"
 )
 
 func key(r *http.Request) (string, error) {
@@ -40,19 +39,19 @@ func (s *Server) put(r *http.Request) (int, any, error) {
 	return statusOf(receipt.Kind), resultOf(t.Key, receipt), nil
 }
 
-func statusOf(k store.ReceiptKind) int {
+func statusOf(k durable.ReceiptKind) int {
 	switch k {
-	case store.Created:
+	case durable.Created:
 		return http.StatusCreated
-	case store.Exists:
+	case durable.Exists:
 		return http.StatusConflict
-	case store.Refused:
+	case durable.Refused:
 		return http.StatusInsufficientStorage
 	}
 	return http.StatusOK
 }
 
-func resultOf(key string, r store.Receipt) Result {
+func resultOf(key string, r durable.Receipt) Result {
 	result := Result{Key: key, Result: r.Kind.String()}
 	if r.Due != 0 {
 		result.Due = formatTime(r.Due.Time())
@@ -60,7 +59,10 @@ func resultOf(key string, r store.Receipt) Result {
 	return result
 }
 
-// batch schedules up to store.MaxItems timers, each independently. It replies 200 if each timer has
+// maxBatch bounds the timers of a batch.
+const maxBatch = 500
+
+// batch schedules up to maxBatch timers, each independently. It replies 200 if each timer has
 // a result, which may be that the store was full. Otherwise the results come with the error, and a
 // timer without a result is "unanswered".
 func (s *Server) batch(r *http.Request) (int, any, error) {
@@ -94,9 +96,9 @@ func (s *Server) batch(r *http.Request) (int, any, error) {
 // readBatch reads timers one by one, and stops at the first that is out of range or beyond the
 // maximum number.
 func readBatch(r *http.Request) (timers []durable.Timer, err error) {
-	must := fmt.Sprintf("1 to %d", store.MaxItems)
+	must := fmt.Sprintf("1 to %d", maxBatch)
 	add := func(r *strictjson.Reader, i int) error {
-		if i == store.MaxItems {
+		if i == maxBatch {
 			return invalid("timers", fmt.Sprintf("more than %d of them", i), must)
 		}
 		var t Timer
@@ -149,7 +151,7 @@ func (s *Server) reschedule(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	var moved store.MoveResult
+	var moved durable.MoveResult
 	if at.IsZero() {
 		moved, err = s.o.Timers.Reset(r.Context(), k, after)
 	} else {
@@ -158,8 +160,8 @@ func (s *Server) reschedule(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	status := map[store.MoveResult]int{
-		store.Moved: http.StatusOK, store.MoveRunning: http.StatusConflict, store.MoveAbsent: http.StatusNotFound,
+	status := map[durable.MoveResult]int{
+		durable.Moved: http.StatusOK, durable.MoveRunning: http.StatusConflict, durable.MoveAbsent: http.StatusNotFound,
 	}[moved]
 	return status, Result{Key: durable.KeyText(k), Result: moved.String()}, nil
 }
@@ -175,8 +177,8 @@ func (s *Server) cancel(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	status := map[store.CancelResult]int{
-		store.Cancelled: http.StatusOK, store.Running: http.StatusAccepted, store.NotFound: http.StatusNotFound,
+	status := map[durable.CancelResult]int{
+		durable.Cancelled: http.StatusOK, durable.Running: http.StatusAccepted, durable.NotFound: http.StatusNotFound,
 	}[cancelled]
 	return status, Result{Key: durable.KeyText(k), Result: cancelled.String()}, nil
 }
@@ -191,8 +193,8 @@ func (s *Server) requeue(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	status := map[store.RequeueResult]int{
-		store.Requeued: http.StatusOK, store.RequeueExists: http.StatusConflict, store.RequeueAbsent: http.StatusNotFound,
+	status := map[durable.RequeueResult]int{
+		durable.Requeued: http.StatusOK, durable.RequeueExists: http.StatusConflict, durable.RequeueAbsent: http.StatusNotFound,
 	}[results[0]]
 	return status, Result{Key: durable.KeyText(k), Result: results[0].String()}, nil
 }
@@ -208,7 +210,7 @@ func (s *Server) purge(r *http.Request) (int, any, error) {
 	case err != nil:
 		return 0, nil, err
 	case n == 0:
-		return http.StatusNotFound, Result{Key: durable.KeyText(k), Result: store.RequeueAbsent.String()}, nil
+		return http.StatusNotFound, Result{Key: durable.KeyText(k), Result: durable.RequeueAbsent.String()}, nil
 	}
 	return http.StatusOK, Result{Key: durable.KeyText(k), Result: "purged"}, nil
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
-	"github.com/seed-782fa212/limbo/durable/store"
 )
 
 // Config has the values of the command's flags, and hooks for tests and the tour.
@@ -24,7 +23,7 @@ type Config struct {
 	// Memory, for a folder, is the size of its cache and two MemTables in MiB; 0: 128.
 	Memory      int
 	Shards      int
-	Limits      store.Limits
+	Limits      durable.Limits
 	Token       string // required unless Listen is a loopback address
 	Console     string // on, read-only or off; empty: off
 	TLSCert     string // a file; with TLSKey it turns on TLS for the API
@@ -46,7 +45,7 @@ type Config struct {
 	PerHost     int
 	MaxSnooze   time.Duration
 
-	WrapStore   func(store.Store) store.Store         // may be nil
+	WrapStore   func(durable.Store) durable.Store     // may be nil
 	WrapHandler func(durable.Handler) durable.Handler // may be nil
 	OnListen    func(net.Addr)                        // called when the API is ready; may be nil
 	OnPage      func(net.Addr)                        // called when the page is ready; may be nil

@@ -8,12 +8,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
 	"github.com/seed-782fa212/limbo/durable/redisstore"
-	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-func openStore(ctx context.Context, c Config) (store.Store, error) {
+func openStore(ctx context.Context, c Config) (durable.Store, error) {
 	if dir, ok := strings.CutPrefix(c.Store, "pebble:"); ok {
 		memory := int64(c.Memory) << 20
 		return pebblestore.Open(dir, pebblestore.Options{
@@ -23,7 +23,7 @@ func openStore(ctx context.Context, c Config) (store.Store, error) {
 	return openRedis(ctx, c)
 }
 
-func openRedis(ctx context.Context, c Config) (store.Store, error) {
+func openRedis(ctx context.Context, c Config) (durable.Store, error) {
 	client, err := redisstore.NewClient(c.Store)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func openRedis(ctx context.Context, c Config) (store.Store, error) {
 
 // withClient closes the client after the store.
 type withClient struct {
-	store.Store
+	durable.Store
 	client redis.UniversalClient
 }
 
