@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable/internal/loopback"
-	"github.com/seed-782fa212/limbo/durable/timerd/internal/api"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 	"github.com/seed-782fa212/limbo/internal/need"
 )
 
@@ -130,7 +130,7 @@ func TestTwoProcessesWithTheSameSchedules(t *testing.T) {
 		for n, base := range bases {
 			putting.Go(func() {
 				for round := 0; round < limit && came(name, round); round++ {
-					var r api.ScheduleResult
+					var r wire.ScheduleResult
 					body := fmt.Sprintf(`{"every":"1s","offset":"%dms","limit":%d,"overlap":"allow","missed":"all","topic":"%d","callback":{"url":%q}}`,
 						50*i, limit, (n+round)%2, receiver.URL)
 					if err := ask(http.MethodPut, base+"/schedules/"+name, body, &r); err != nil {
@@ -154,7 +154,7 @@ func TestTwoProcessesWithTheSameSchedules(t *testing.T) {
 	for i := range schedules {
 		require.Equal(t, 1, created[i])
 		name := fmt.Sprintf("s-%d", i)
-		var infos [2]api.ScheduleInfo
+		var infos [2]wire.ScheduleInfo
 		require.Eventually(t, func() bool {
 			for n, base := range bases {
 				require.NoError(t, ask(http.MethodGet, base+"/schedules/"+name, "", &infos[n]))
@@ -171,7 +171,7 @@ func TestTwoProcessesWithTheSameSchedules(t *testing.T) {
 		for k := range int64(limit) {
 			planned[time.UnixMilli(first+1000*k).UTC().Format("2006-01-02T15:04:05.000Z")] = true
 		}
-		require.Equal(t, api.Counts{Created: limit, Done: limit}, infos[0].Counts)
+		require.Equal(t, wire.Counts{Created: limit, Done: limit}, infos[0].Counts)
 		mu.Lock()
 		for at := range planned {
 			require.NotEmpty(t, ids[name][at], "%s at %s", name, at)

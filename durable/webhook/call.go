@@ -202,14 +202,15 @@ func isFieldValue(s string) bool {
 	return true
 }
 
-// wire is a call as encoded in a timer's body, with the call's body as text or in base64.
+// wire is a call as encoded in a timer's body, with the call's body as text or in base64. The maximum
+// of headers is MaxHeaders.
 type wire struct {
 	Version   int64             `json:"v"`
 	Method    string            `json:"method,omitempty"`
-	URL       string            `json:"url"`
-	Headers   map[string]string `json:"headers,omitempty"`
+	URL       string            `json:"url" utf8:"; percent encoding takes any bytes"`
+	Headers   map[string]string `json:"headers,omitempty" max:"32"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty"`
-	Text      string            `json:"text,omitempty"`
+	Text      string            `json:"text,omitempty" utf8:"; base64 takes any bytes"`
 	Base64    []byte            `json:"base64,omitempty"`
 }
 
@@ -271,16 +272,9 @@ func textIsShorter(b []byte) bool {
 // UTF-8, other versions, and calls that Check refuses.
 func Decode(b []byte) (Call, error) {
 	var w wire
-	r := strictjson.New(b, "the timer's body")
-	err := w.read(r)
-	if err == nil {
-		err = r.End()
-	}
+	err := strictjson.Decode(b, "the timer's body", &w)
 	if field := (*strictjson.FieldError)(nil); errors.As(err, &field) {
 		return Call{}, (*FieldError)(field)
-	}
-	if own := (*FieldError)(nil); errors.As(err, &own) {
-		return Call{}, own
 	}
 	if err != nil {
 		return Call{}, fmt.Errorf("webhook: the timer's body is no call: %w", err)
@@ -302,26 +296,4 @@ func Decode(b []byte) (Call, error) {
 		c.Body = []byte(w.Text)
 	}
 	return c, c.Check()
-}
-
-func (w *wire) read(r *strictjson.Reader) error {
-	return r.Object("", func(name string) error {
-		switch name {
-		case "v":
-			return r.Int(name, &w.Version)
-		case "method":
-			return r.Text(name, &w.Method, "")
-		case "url":
-			return r.Text(name, &w.URL, "; percent encoding takes any bytes")
-		case "headers":
-			return r.Texts(name, MaxHeaders, &w.Headers)
-		case "timeout_ms":
-			return r.Int(name, &w.TimeoutMS)
-		case "text":
-			return r.Text(name, &w.Text, "; base64 takes any bytes")
-		case "base64":
-			return r.Base64(name, &w.Base64)
-		}
-		return r.Unknown(name)
-	})
 }

@@ -15,10 +15,15 @@ import (
 )
 
 func TestEncodeDecode(t *testing.T) {
+	headers := map[string]string{}
+	for i := range MaxHeaders {
+		headers["X-"+strings.Repeat("x", i+1)] = ""
+	}
 	for name, c := range map[string]Call{
 		"least":   {URL: "http://example.com"},
 		"all":     {Method: "PUT", URL: "https://example.com:8443/a?b=c", Headers: map[string]string{"X-Trace": "a\tb", "content-type": "text/plain"}, Timeout: 1500 * time.Millisecond, Body: []byte("<text> & \"more\"")},
 		"binary":  {URL: "http://[2001:db8::1]/", Body: []byte("\x00\xff\xfe")},
+		"headers": {URL: "http://example.com", Headers: headers},
 		"NULs":    {URL: "http://example.com", Body: make([]byte, 40_000)},
 		"longest": {URL: "http://example.com/" + strings.Repeat("a", MaxURL-19), Headers: map[string]string{strings.Repeat("x", 128): strings.Repeat("v", MaxHeader)}, Timeout: MaxTimeout},
 	} {
@@ -176,7 +181,7 @@ func TestDecodeIsStrict(t *testing.T) {
 		``:                               "is no call",
 		`hello`:                          "is no call",
 		`[]`:                             "the timer's body is a JSON array, must be a JSON object",
-		`{"v":1,"url":"http://a"} {}`:    "is no call: at byte 25 of it, there is more after the JSON object",
+		`{"v":1,"url":"http://a"} {}`:    "is no call: at byte 26 of it, invalid",
 		`{"v":1,"url":"http://a","x":1}`: "x is a field, must be absent: there is no such field",
 		`{"url":"http://a"}`:             "v is 0, must be 1",
 		`{"v":2,"url":"http://a"}`:       "v is 2, must be 1",

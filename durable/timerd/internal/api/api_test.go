@@ -19,6 +19,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/memstore"
 	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
@@ -106,14 +107,16 @@ func TestPutGetDelete(t *testing.T) {
 		`{"after":"1m30s","topic":"orders","callback":{"url":"http://example.com/done?a&b","method":"PUT","headers":{"X-A":"b"},"timeout":"5s"},"body":"{\"a\":1}"}`)
 	status, reply := f.do("GET", "/timers/order%2F7", "")
 	require.Equal(t, 200, status)
-	var i Info
+	var i wire.Info
 	require.NoError(t, json.Unmarshal([]byte(reply), &i))
 	require.Len(t, i.ID, 32)
 	i.ID = ""
-	require.Equal(t, Info{
+	require.Equal(t, wire.Info{
 		Key: "order/7", Path: "/timers/order%2F7", State: "waiting", Topic: "orders", Due: "2030-01-02T12:01:30.000Z",
-		Callback: &Callback{URL: "http://example.com/done?a&b", Method: "PUT", Headers: map[string]string{"X-A": "b"}, Timeout: "5s"},
-		Body:     `{"a":1}`,
+		Content: wire.Content{
+			Callback: &wire.Callback{URL: "http://example.com/done?a&b", Method: "PUT", Headers: map[string]string{"X-A": "b"}, Timeout: "5s"},
+			Body:     `{"a":1}`,
+		},
 	}, i)
 
 	// The timer has the call that the handler makes.
@@ -175,7 +178,7 @@ func TestAnyKeyAndBody(t *testing.T) {
 		require.NoError(t, err, "%q", key)
 		status, reply = f.do("GET", path, "")
 		require.Equal(t, 200, status, "%q: %s", key, reply)
-		var i Info
+		var i wire.Info
 		require.NoError(t, json.Unmarshal([]byte(reply), &i))
 		require.Equal(t, path, i.Path)
 		require.Equal(t, []byte{0, 255}, i.BodyBase64)
@@ -255,7 +258,7 @@ func TestErrors(t *testing.T) {
 	} {
 		status, reply := f.do("PUT", "/timers/a", c.body)
 		require.Equal(t, 400, status, c.body)
-		var e struct{ Error Error }
+		var e wire.Failure
 		require.NoError(t, json.Unmarshal([]byte(reply), &e))
 		require.Contains(t, e.Error.Message, c.message)
 		require.Equal(t, c.field, e.Error.Field)
@@ -267,7 +270,7 @@ func TestErrors(t *testing.T) {
 		want               string
 	}{
 		{"PUT", "/timers/a", `{`, 400, `"code":"bad_json"`},
-		{"PUT", "/timers/a", `{"after":"1s",` + callback + `} {}`, 400, "there is more after the JSON object"},
+		{"PUT", "/timers/a", `{"after":"1s",` + callback + `} {}`, 400, "the request is no JSON that is understood: at byte 61 of it, "},
 		{"PUT", "/timers/a", strings.Repeat(" ", MaxRequest+1), 413, `"range":"at most 262144 bytes long"`},
 		{"POST", "/timers", strings.Repeat(" ", MaxBatch+1), 413, `"range":"at most 8388608 bytes long"`},
 		{"POST", "/timers", `{"timers":[]}`, 400, `timers is 0 of them, must be 1 to 500`},
@@ -395,7 +398,7 @@ func TestNoErrorHidesAnother(t *testing.T) {
 			f := answering(t, map[int]string{0: a, 1: b})
 			status, reply := f.do("POST", "/timers", fmt.Sprintf(`{"timers":[{"key":%q,"after":"1h",%s},{"key":%q,"after":"1h",%s},{"key":%q,"after":"1h",%s}]}`,
 				keyIn(0), callback, keyIn(1), callback, keyIn(2), callback))
-			var got failed
+			var got wire.Failure
 			require.NoError(t, json.Unmarshal([]byte(reply), &got), reply)
 			for i, outcome := range []string{a, b, ""} {
 				result := map[string]string{"": "created", "refused": "refused", "unconfirmed": "created"}[outcome]

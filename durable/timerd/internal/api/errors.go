@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,25 +11,13 @@ import (
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
-// Error is the reply to a failed request, within {"error": …}.
-type Error struct {
-	Status  int      `json:"-"`
-	Code    string   `json:"code"`           // one word, for programs
-	Also    []string `json:"also,omitempty"` // the codes of further errors of the store
-	Message string   `json:"message"`
-	Field   string   `json:"field,omitempty"` // the field that is out of range
-	Value   string   `json:"value,omitempty"`
-	Range   string   `json:"range,omitempty"`
-}
-
-func (e *Error) Error() string { return e.Message }
-
 // invalid returns the error of a field: its name, its value and its range.
-func invalid(field, value, must string) *Error {
-	return &Error{
+func invalid(field, value, must string) *wire.Error {
+	return &wire.Error{
 		Status: http.StatusBadRequest, Code: "invalid", Field: field, Value: value, Range: must,
 		Message: fmt.Sprintf("%s is %s, must be %s", field, value, must),
 	}
@@ -41,7 +30,7 @@ func lengthOf(n int) string { return fmt.Sprintf("%d bytes long", n) }
 
 // within prefixes the name of an error's field with the field's place in the request.
 func within(prefix string, err error) error {
-	var e *Error
+	var e *wire.Error
 	if !errors.As(err, &e) || e.Field == "" {
 		return err
 	}
@@ -52,10 +41,10 @@ func within(prefix string, err error) error {
 }
 
 // asError converts any error to an Error with its status.
-func asError(err error) *Error {
-	var e *Error
+func asError(err error) *wire.Error {
+	var e *wire.Error
 	var read *strictjson.FieldError
-	var syntax *strictjson.SyntaxError
+	var syntax *json.SyntaxError
 	var field *webhook.FieldError
 	var large *http.MaxBytesError
 	switch {
@@ -64,7 +53,7 @@ func asError(err error) *Error {
 	case errors.As(err, &read):
 		return invalid(read.Field, read.Value, read.Range)
 	case errors.As(err, &syntax):
-		return badJSON(syntax.Error())
+		return badJSON(err.Error())
 	case errors.As(err, &field):
 		return invalid(field.Field, field.Value, field.Range)
 	case errors.As(err, &large):
@@ -97,8 +86,8 @@ var storeErrors = []kind{
 }
 
 // storeError returns the reply to err, which is made of parts.
-func storeError(err error, parts ...error) *Error {
-	e := &Error{Message: err.Error()}
+func storeError(err error, parts ...error) *wire.Error {
+	e := &wire.Error{Message: err.Error()}
 	for _, s := range storeErrors {
 		switch {
 		case !slices.ContainsFunc(parts, s.matches):

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 )
 
 // The reader accepts only JSON, and decodes it as encoding/json does.
@@ -18,17 +19,13 @@ func FuzzTimer(f *testing.F) {
 	f.Add([]byte(" { } \n"))
 	f.Add([]byte(`{"callback":null,"if_absent":false}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := newReader(b)
-		var got, want Timer
-		if err := got.read(r, ""); err != nil {
+		var got, want wire.Timer
+		if err := decodeBytes(b, &got); err != nil {
 			require.NotEmpty(t, asError(err).Message)
 			return
 		}
-		if r.End() != nil {
-			return
-		}
 		require.NoError(t, json.Unmarshal(b, &want))
-		for _, timer := range []*Timer{&got, &want} {
+		for _, timer := range []*wire.Timer{&got, &want} {
 			if len(timer.BodyBase64) == 0 {
 				timer.BodyBase64 = nil
 			}
@@ -47,13 +44,12 @@ func FuzzSchedule(f *testing.F) {
 	f.Add([]byte(`{"every":"15m","offset":"3m","callback":{"url":"http://a"},"body_base64":"AP8="}`))
 	f.Add([]byte(`{"every":"1ms","offset":"-3m","callback":{"url":"http://a"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := newReader(b)
-		var got, want Schedule
-		if got.read(r) != nil || r.End() != nil {
+		var got, want wire.Schedule
+		if decodeBytes(b, &got) != nil {
 			return
 		}
 		require.NoError(t, json.Unmarshal(b, &want))
-		for _, s := range []*Schedule{&got, &want} {
+		for _, s := range []*wire.Schedule{&got, &want} {
 			if len(s.BodyBase64) == 0 {
 				s.BodyBase64 = nil
 			}
@@ -62,7 +58,7 @@ func FuzzSchedule(f *testing.F) {
 			}
 		}
 		require.Equal(t, want, got)
-		s, err := got.schedule("a")
+		s, err := scheduleOf("a", &got)
 		if err != nil {
 			require.Equal(t, 400, asError(err).Status)
 			return

@@ -7,33 +7,28 @@ import (
 	"strings"
 
 	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 )
 
-// decode reads a request's whole JSON with f.
-func decode(r *http.Request, f func(*strictjson.Reader) error) error {
+// decode decodes a request's JSON into v.
+func decode(r *http.Request, v any) error {
 	b, err := readBody(r)
 	if err != nil {
 		return err
 	}
-	return decodeBytes(b, f)
+	return decodeBytes(b, v)
 }
 
 // decodeAny is decode for a request that may have no body.
-func decodeAny(r *http.Request, f func(*strictjson.Reader) error) error {
+func decodeAny(r *http.Request, v any) error {
 	b, err := readBody(r)
 	if err != nil || len(b) == 0 {
 		return err
 	}
-	return decodeBytes(b, f)
+	return decodeBytes(b, v)
 }
 
-func decodeBytes(b []byte, f func(*strictjson.Reader) error) error {
-	r := newReader(b)
-	if err := f(r); err != nil {
-		return err
-	}
-	return r.End()
-}
+func decodeBytes(b []byte, v any) error { return strictjson.Decode(b, "the request", v) }
 
 func readBody(r *http.Request) ([]byte, error) {
 	if ct := r.Header.Get("Content-Type"); ct != "" && !isJSON(ct) {
@@ -50,8 +45,6 @@ func readBody(r *http.Request) ([]byte, error) {
 	return b, nil
 }
 
-func newReader(b []byte) *strictjson.Reader { return strictjson.New(b, "the request") }
-
 func isJSON(contentType string) bool {
 	kind, _, _ := strings.Cut(contentType, ";")
 	switch strings.ToLower(strings.TrimSpace(kind)) {
@@ -61,6 +54,6 @@ func isJSON(contentType string) bool {
 	return false
 }
 
-func badJSON(why string) *Error {
-	return &Error{Status: http.StatusBadRequest, Code: "bad_json", Message: "the request is no JSON that is understood: " + why}
+func badJSON(why string) *wire.Error {
+	return &wire.Error{Status: http.StatusBadRequest, Code: "bad_json", Message: "the request is no JSON that is understood: " + why}
 }

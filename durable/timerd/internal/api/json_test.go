@@ -10,15 +10,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
 // failure decodes the error in a reply.
-func failure(t *testing.T, reply string) Error {
+func failure(t *testing.T, reply string) wire.Error {
 	t.Helper()
-	var e struct{ Error Error }
+	var e wire.Failure
 	require.NoError(t, json.Unmarshal([]byte(reply), &e), reply)
-	return e.Error
+	return *e.Error
 }
 
 // Text that is not UTF-8 is refused, with an error that names the field and the alternative.
@@ -45,7 +46,7 @@ func TestInvalidUTF8(t *testing.T) {
 				status, reply := f.do(request[0], request[1], request[2])
 				require.Equal(t, 400, status, "%q: %s", request[2], reply)
 				e := failure(t, reply)
-				require.Equal(t, Error{
+				require.Equal(t, wire.Error{
 					Code: "invalid", Field: prefix + c.field, Value: "not valid UTF-8", Range: c.must,
 					Message: prefix + c.field + " is not valid UTF-8, must be " + c.must,
 				}, e)
@@ -71,7 +72,7 @@ func TestText(t *testing.T) {
 	} {
 		f.expect(201, `{"key":"a","result":"created","due":"2030-01-02T13:00:00.000Z"}`, "PUT", "/timers/a", `{"after":"1h",`+callback+`,"body":"`+in+`"}`)
 		_, reply := f.do("GET", "/timers/a", "")
-		var i Info
+		var i wire.Info
 		require.NoError(t, json.Unmarshal([]byte(reply), &i))
 		require.Equal(t, want, i.Body, in)
 		f.do("DELETE", "/timers/a", "")
@@ -80,27 +81,28 @@ func TestText(t *testing.T) {
 
 // JSON must have exact names, each once, and nothing after it.
 func TestJSON(t *testing.T) {
+	const notJSON = "the request is no JSON that is understood: at byte "
 	f := newFixture(t, store.Limits{}, "")
 	for body, want := range map[string]string{
-		``:                                 "at byte 0 of it, it ends",
-		` `:                                "at byte 1 of it, it ends",
-		`{`:                                "at byte 1 of it, a name in quotes is missing",
-		`{,`:                               "at byte 1 of it, a name in quotes is missing",
-		`{"after"`:                         "at byte 8 of it, a colon is missing",
-		`{"after":`:                        "at byte 9 of it, it ends",
-		`{"after":"1h`:                     "at byte 9 of it, a string does not end",
-		`{"after":"1h\`:                    "at byte 9 of it, a string does not end",
-		`{"after":"1h\"`:                   "at byte 9 of it, a string does not end",
-		"{\"after\":\"1\nh\"}":             "at byte 9 of it, a string has a control character",
-		`{"after":"\x"}`:                   "at byte 9 of it, a string has an escape that JSON does not have",
-		`{"after":"\u12"}`:                 "at byte 9 of it, a string has an escape that JSON does not have",
+		``:                                 notJSON,
+		` `:                                notJSON,
+		`{`:                                notJSON,
+		`{,`:                               notJSON,
+		`{"after"`:                         notJSON,
+		`{"after":`:                        notJSON,
+		`{"after":"1h`:                     notJSON,
+		`{"after":"1h\`:                    notJSON,
+		`{"after":"1h\"`:                   notJSON,
+		"{\"after\":\"1\nh\"}":             notJSON,
+		`{"after":"\x"}`:                   notJSON,
+		`{"after":"\u12"}`:                 notJSON,
 		`{"after":"\ud800\u12"}`:           "after is not valid UTF-8",
-		`{"after":"\u12x4"}`:               "at byte 9 of it, a string has an escape that JSON does not have",
-		`{"after":"1h"`:                    "at byte 13 of it, a comma or } is missing",
-		`{"after":"1h" "at":"1h"}`:         "at byte 14 of it, a comma or } is missing",
-		`{"after":"1h",}`:                  "at byte 14 of it, a name in quotes is missing",
-		`{"after":"1h"}}`:                  "at byte 14 of it, there is more after the JSON object",
-		`{"after":"1h"} {}`:                "at byte 15 of it, there is more after the JSON object",
+		`{"after":"\u12x4"}`:               notJSON,
+		`{"after":"1h"`:                    notJSON,
+		`{"after":"1h" "at":"1h"}`:         notJSON,
+		`{"after":"1h",}`:                  notJSON,
+		`{"after":"1h"}}`:                  notJSON,
+		`{"after":"1h"} {}`:                notJSON,
 		`{"after":1h}`:                     "after is a JSON number, must be a JSON string",
 		`{"after":9}`:                      "after is a JSON number, must be a JSON string",
 		`{"after":0}`:                      "after is a JSON number, must be a JSON string",
@@ -108,8 +110,8 @@ func TestJSON(t *testing.T) {
 		`{"after":tru}`:                    "after is a JSON boolean, must be a JSON string",
 		`{"after":{}}`:                     "after is a JSON object, must be a JSON string",
 		`{"after":[]}`:                     "after is a JSON array, must be a JSON string",
-		`{"after":nul}`:                    "at byte 9 of it, there is no JSON value",
-		`{"after":NaN}`:                    "at byte 9 of it, there is no JSON value",
+		`{"after":nul}`:                    notJSON,
+		`{"after":NaN}`:                    notJSON,
 		`[]`:                               "the request is a JSON array, must be a JSON object",
 		`"a"`:                              "the request is a JSON string, must be a JSON object",
 		`{"if_absent":"true"}`:             "if_absent is a JSON string, must be a JSON boolean",
@@ -145,11 +147,11 @@ func TestJSON(t *testing.T) {
 		`{"timers":[null]}`: "timers[0].key is 0 bytes long, must be 1 to 512 bytes long",
 		`{"timers":[[]]}`:   "timers[0] is a JSON array, must be a JSON object",
 		`{"timers":["a"]}`:  "timers[0] is a JSON string, must be a JSON object",
-		`{"timers":[`:       "at byte 11 of it, it ends",
-		`{"timers":[,]}`:    "at byte 11 of it, there is no JSON value",
-		`{"timers":[{"key":"a","after":"1h",` + callback + `},]}`:   "there is no JSON value",
-		`{"timers":[{"key":"a","after":"1h",` + callback + `} {}]}`: "a comma or ] is missing",
-		`{"timers":[{"key":"a","after":"1h",` + callback + `}`:      "a comma or ] is missing",
+		`{"timers":[`:       notJSON,
+		`{"timers":[,]}`:    notJSON,
+		`{"timers":[{"key":"a","after":"1h",` + callback + `},]}`:                                          notJSON,
+		`{"timers":[{"key":"a","after":"1h",` + callback + `} {"key":"b","after":"1h",` + callback + `}]}`: notJSON,
+		`{"timers":[{"key":"a","after":"1h",` + callback + `}`:                                             notJSON,
 		`{"timer":[]}`:              "timer is a field, must be absent",
 		`{"timers":[],"timers":[]}`: "timers is given twice",
 	} {
@@ -182,7 +184,7 @@ func TestTooManyHeaders(t *testing.T) {
 	} {
 		status, reply := f.do(request[0], request[1], request[2])
 		require.Equal(t, 400, status, reply)
-		require.Equal(t, Error{
+		require.Equal(t, wire.Error{
 			Code: "invalid", Field: prefix + "callback.headers", Value: "more than 32 of them", Range: "at most 32",
 			Message: prefix + "callback.headers is more than 32 of them, must be at most 32",
 		}, failure(t, reply))

@@ -14,18 +14,13 @@ import (
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 )
 
 const (
 	defaultPage = 100
 	maxPage     = 500
 )
-
-// Page is a page of a list.
-type Page struct {
-	Timers []Info `json:"timers"`
-	Next   string `json:"next,omitempty"` // after of the next page, if there may be one
-}
 
 // timers lists the timers in the state that the request names, by default the waiting ones.
 func (s *Server) timers(r *http.Request) (int, any, error) { return s.list(r, durable.Query{}) }
@@ -41,7 +36,7 @@ func (s *Server) list(r *http.Request, q durable.Query) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	page := Page{Timers: []Info{}}
+	page := wire.Page{Timers: []wire.Info{}}
 	for timer, err := range s.o.Timers.List(r.Context(), q) {
 		if err != nil {
 			return 0, nil, err

@@ -14,9 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 )
 
-func (f *fixture) page(path string) (p Page) {
+func (f *fixture) page(path string) (p wire.Page) {
 	f.t.Helper()
 	status, reply := f.do("GET", path, "")
 	require.Equal(f.t, 200, status, reply)
@@ -34,7 +35,7 @@ func TestListByDueTime(t *testing.T) {
 		f.do("PUT", fmt.Sprintf("/timers/k%03d", i), fmt.Sprintf(`{"after":"%ds",%s}`, rng.IntN(20), callback))
 	}
 	for _, limit := range []int{1, 7, 100, 203, 204, 500} {
-		var all []Info
+		var all []wire.Info
 		pages := 0
 		for after := ""; ; pages++ {
 			p := f.page(fmt.Sprintf("/timers?limit=%d&after=%s", limit, after))

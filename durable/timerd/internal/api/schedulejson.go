@@ -9,129 +9,11 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
-	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 )
 
-// Recurrence determines the planned times of a schedule.
-type Recurrence struct {
-	Cron   string `json:"cron,omitempty"` // with Zone
-	Zone   string `json:"zone,omitempty"`
-	Every  string `json:"every,omitempty"` // instead of Cron, with Offset; such as 15m
-	Offset string `json:"offset,omitempty"`
-	Start  string `json:"start,omitempty"` // RFC 3339
-	End    string `json:"end,omitempty"`
-	Limit  int64  `json:"limit,omitempty"`
-}
-
-// Policy says how a schedule treats its planned times.
-type Policy struct {
-	Jitter      string `json:"jitter,omitempty"`
-	Overlap     string `json:"overlap,omitempty"`
-	Missed      string `json:"missed,omitempty"`
-	CatchUp     string `json:"catch_up,omitempty"`
-	PauseOnDead bool   `json:"pause_on_dead,omitempty"`
-}
-
-// Schedule is a request to put a schedule.
-type Schedule struct {
-	Recurrence
-	Policy
-	Payload
-}
-
-// Preview is a request for planned times.
-type Preview struct {
-	Recurrence
-	From  string `json:"from,omitempty"` // RFC 3339; default: the present
-	Count int64  `json:"count,omitempty"`
-}
-
-// Note is the request to pause a schedule.
-type Note struct {
-	Note string `json:"note,omitempty"`
-}
-
-// Interval is the request for a backfill.
-type Interval struct {
-	From string `json:"from"` // RFC 3339
-	To   string `json:"to"`
-}
-
-func (s *Schedule) read(r *strictjson.Reader) error {
-	return r.Object("", func(name string) error {
-		switch name {
-		case "jitter":
-			return r.Text(name, &s.Jitter, "")
-		case "overlap":
-			return r.Text(name, &s.Overlap, "")
-		case "missed":
-			return r.Text(name, &s.Missed, "")
-		case "catch_up":
-			return r.Text(name, &s.CatchUp, "")
-		case "pause_on_dead":
-			return r.Bool(name, &s.PauseOnDead)
-		case "topic", "callback", "body", "body_base64", "if_absent":
-			return s.Payload.field(r, name)
-		}
-		return s.Recurrence.field(r, name)
-	})
-}
-
-func (p *Preview) read(r *strictjson.Reader) error {
-	return r.Object("", func(name string) error {
-		switch name {
-		case "from":
-			return r.Text(name, &p.From, "")
-		case "count":
-			return r.Int(name, &p.Count)
-		}
-		return p.Recurrence.field(r, name)
-	})
-}
-
-func (n *Note) read(r *strictjson.Reader) error {
-	return r.Object("", func(name string) error {
-		if name == "note" {
-			return r.Text(name, &n.Note, "")
-		}
-		return r.Unknown(name)
-	})
-}
-
-func (i *Interval) read(r *strictjson.Reader) error {
-	return r.Object("", func(name string) error {
-		switch name {
-		case "from":
-			return r.Text(name, &i.From, "")
-		case "to":
-			return r.Text(name, &i.To, "")
-		}
-		return r.Unknown(name)
-	})
-}
-
-func (c *Recurrence) field(r *strictjson.Reader, name string) error {
-	switch name {
-	case "cron":
-		return r.Text(name, &c.Cron, "")
-	case "zone":
-		return r.Text(name, &c.Zone, "")
-	case "every":
-		return r.Text(name, &c.Every, "")
-	case "offset":
-		return r.Text(name, &c.Offset, "")
-	case "start":
-		return r.Text(name, &c.Start, "")
-	case "end":
-		return r.Text(name, &c.End, "")
-	case "limit":
-		return r.Int(name, &c.Limit)
-	}
-	return r.Unknown(name)
-}
-
-// fill checks the values that a durable.Schedule cannot express, and sets d's fields.
-func (c *Recurrence) fill(d *durable.Schedule) (err error) {
+// setRecurrence checks the values that a durable.Schedule cannot express, and sets d's fields.
+func setRecurrence(d *durable.Schedule, c *wire.Recurrence) (err error) {
 	switch {
 	case c.Cron == "" && c.Every == "":
 		return invalid("cron", "absent", "five fields such as 30 2 * * 1-5, or every must be a duration such as 15m")
@@ -166,7 +48,7 @@ func (c *Recurrence) fill(d *durable.Schedule) (err error) {
 	return nil
 }
 
-func (p *Policy) fill(d *durable.Schedule) (err error) {
+func setPolicy(d *durable.Schedule, p *wire.Policy) (err error) {
 	if d.Jitter, err = readDuration("jitter", p.Jitter); err != nil {
 		return err
 	}
@@ -190,19 +72,19 @@ func (p *Policy) fill(d *durable.Schedule) (err error) {
 	return nil
 }
 
-// schedule checks the request and converts it for package durable.
-func (s *Schedule) schedule(key string) (d durable.Schedule, err error) {
+// scheduleOf checks a request and converts it for package durable.
+func scheduleOf(key string, s *wire.Schedule) (d durable.Schedule, err error) {
 	d = durable.Schedule{Key: key, Topic: s.Topic, IfAbsent: s.IfAbsent}
-	if err := s.checkTopic(); err != nil {
+	if err := checkTopic(s.Topic); err != nil {
 		return d, err
 	}
-	if err := s.Recurrence.fill(&d); err != nil {
+	if err := setRecurrence(&d, &s.Recurrence); err != nil {
 		return d, err
 	}
-	if err := s.Policy.fill(&d); err != nil {
+	if err := setPolicy(&d, &s.Policy); err != nil {
 		return d, err
 	}
-	d.Body, err = s.call()
+	d.Body, err = encode(s.Content)
 	return d, err
 }
 
@@ -239,7 +121,7 @@ var names = map[string]string{
 
 // fieldError returns the reply to a FieldError of package durable. If sent has the field's text,
 // the reply shows that as the value.
-func fieldError(f *durable.FieldError, sent map[string]string) *Error {
+func fieldError(f *durable.FieldError, sent map[string]string) *wire.Error {
 	name, known := names[f.Field]
 	if !known {
 		name = f.Field
@@ -255,19 +137,16 @@ func fieldError(f *durable.FieldError, sent map[string]string) *Error {
 		return invalid(name, value, f.Range)
 	}
 	_, must, _ := strings.Cut(f.Err.Error(), ", must ")
-	return &Error{
+	return &wire.Error{
 		Status: http.StatusBadRequest, Code: "invalid", Message: f.Err.Error(),
 		Field: name, Value: value, Range: strings.TrimPrefix(must, "be "),
 	}
 }
 
-// texts returns the request's fields whose values fieldError shows as they were sent.
-func (c *Recurrence) texts() map[string]string {
-	return map[string]string{"cron": c.Cron, "zone": c.Zone, "every": c.Every, "offset": c.Offset, "start": c.Start, "end": c.End}
-}
-
-func (s *Schedule) texts() map[string]string {
-	t := s.Recurrence.texts()
-	t["jitter"], t["catch_up"] = s.Jitter, s.CatchUp
-	return t
+// textsOf returns the request's fields whose values fieldError shows as they were sent.
+func textsOf(c *wire.Recurrence, p *wire.Policy) map[string]string {
+	return map[string]string{
+		"cron": c.Cron, "zone": c.Zone, "every": c.Every, "offset": c.Offset, "start": c.Start, "end": c.End,
+		"jitter": p.Jitter, "catch_up": p.CatchUp,
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 )
 
 const (
@@ -60,7 +61,7 @@ func (s *Server) scheduleError(r *http.Request, key string, err error, sent map[
 		return err
 	}
 	if info, readErr := s.o.Timers.GetSchedule(r.Context(), key); readErr == nil && info.Problem == err.Error() {
-		return &Error{Status: http.StatusConflict, Code: "problem", Message: err.Error()}
+		return &wire.Error{Status: http.StatusConflict, Code: "problem", Message: err.Error()}
 	}
 	var field *durable.FieldError
 	if errors.As(err, &field) {
@@ -71,35 +72,35 @@ func (s *Server) scheduleError(r *http.Request, key string, err error, sent map[
 
 // putSchedule creates or replaces a schedule: 201, 200, or 409 if if_absent refuses it.
 func (s *Server) putSchedule(r *http.Request) (int, any, error) {
-	var body Schedule
-	if err := decode(r, body.read); err != nil {
+	var body wire.Schedule
+	if err := decode(r, &body); err != nil {
 		return 0, nil, err
 	}
 	k, err := scheduleKey(r)
 	if err != nil {
 		return 0, nil, err
 	}
-	schedule, err := body.schedule(k)
+	schedule, err := scheduleOf(k, &body)
 	if err != nil {
 		return 0, nil, err
 	}
 	result, info, err := s.o.Timers.PutSchedule(r.Context(), schedule)
 	var field *durable.FieldError
 	if errors.As(err, &field) {
-		return 0, nil, fieldError(field, body.texts())
+		return 0, nil, fieldError(field, textsOf(&body.Recurrence, &body.Policy))
 	}
 	if err != nil {
 		return 0, nil, s.scheduleError(r, k, err, nil)
 	}
-	reply := ScheduleResult{Key: k, Result: result.String()}
+	reply := wire.ScheduleResult{Key: k, Result: result.String()}
 	switch result {
 	case durable.ScheduleExists:
 		return http.StatusConflict, reply, nil
 	case durable.ScheduleCreated:
-		reply.upcoming(schedule, info.Next)
+		reply.Next, reply.Warning = plannedTimes(info.Next), schedule.Warning()
 		return http.StatusCreated, reply, nil
 	}
-	reply.upcoming(schedule, info.Next)
+	reply.Next, reply.Warning = plannedTimes(info.Next), schedule.Warning()
 	return http.StatusOK, reply, nil
 }
 
@@ -122,7 +123,7 @@ func (s *Server) schedules(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	page := SchedulePage{Schedules: []ScheduleInfo{}}
+	page := wire.SchedulePage{Schedules: []wire.ScheduleInfo{}}
 	for info, err := range s.o.Timers.SchedulesAfter(r.Context(), after.Key) {
 		if err != nil {
 			return 0, nil, err
@@ -158,7 +159,7 @@ func (s *Server) deleteSchedule(r *http.Request) (int, any, error) {
 			return 0, nil, invalid("occurrences", quote(value), "keep or cancel")
 		}
 	}
-	reply, status, n := ScheduleResult{Key: k, Result: "deleted"}, http.StatusOK, 0
+	reply, status, n := wire.ScheduleResult{Key: k, Result: "deleted"}, http.StatusOK, 0
 	err = s.o.Timers.DeleteSchedule(r.Context(), k)
 	if errors.Is(err, durable.ErrNotFound) {
 		reply.Result, status, err = durable.NotFound.String(), http.StatusNotFound, nil
@@ -174,8 +175,8 @@ func (s *Server) deleteSchedule(r *http.Request) (int, any, error) {
 }
 
 func (s *Server) pauseSchedule(r *http.Request) (int, any, error) {
-	var body Note
-	if err := decodeAny(r, body.read); err != nil {
+	var body wire.Note
+	if err := decodeAny(r, &body); err != nil {
 		return 0, nil, err
 	}
 	if n := len(body.Note); n > maxNote {
@@ -185,7 +186,7 @@ func (s *Server) pauseSchedule(r *http.Request) (int, any, error) {
 }
 
 func (s *Server) resumeSchedule(r *http.Request) (int, any, error) {
-	if err := decodeAny(r, noFields); err != nil {
+	if err := decodeAny(r, &struct{}{}); err != nil {
 		return 0, nil, err
 	}
 	return s.change(r, "resumed", func(k string) error { return s.o.Timers.ResumeSchedule(r.Context(), k) })
@@ -200,13 +201,13 @@ func (s *Server) change(r *http.Request, result string, f func(key string) error
 	if err := f(k); err != nil {
 		return 0, nil, s.scheduleError(r, k, err, nil)
 	}
-	return http.StatusOK, ScheduleResult{Key: k, Result: result}, nil
+	return http.StatusOK, wire.ScheduleResult{Key: k, Result: result}, nil
 }
 
 // triggerSchedule creates an occurrence that is due now. It reads the schedule, for its zone,
 // before the change: a later failure would hide that the change was made.
 func (s *Server) triggerSchedule(r *http.Request) (int, any, error) {
-	if err := decodeAny(r, noFields); err != nil {
+	if err := decodeAny(r, &struct{}{}); err != nil {
 		return 0, nil, err
 	}
 	k, err := scheduleKey(r)
@@ -221,7 +222,7 @@ func (s *Server) triggerSchedule(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, s.scheduleError(r, k, err, nil)
 	}
-	return http.StatusOK, ScheduleResult{
+	return http.StatusOK, wire.ScheduleResult{
 		Key: k, Result: "triggered", Path: pathOf(created),
 		Planned: formatPlanned(durable.PlannedTime(created).In(zoneOf(info))),
 	}, nil
@@ -230,8 +231,8 @@ func (s *Server) triggerSchedule(r *http.Request) (int, any, error) {
 // backfillSchedule creates the occurrences of past planned times. If it fails after some, the reply
 // has their number in addition to the error.
 func (s *Server) backfillSchedule(r *http.Request) (int, any, error) {
-	var body Interval
-	if err := decode(r, body.read); err != nil {
+	var body wire.Interval
+	if err := decode(r, &body); err != nil {
 		return 0, nil, err
 	}
 	k, err := scheduleKey(r)
@@ -255,17 +256,17 @@ func (s *Server) backfillSchedule(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, n, s.scheduleError(r, k, err, sent)
 	}
-	return http.StatusOK, ScheduleResult{Key: k, Result: "backfilled", Count: &n}, nil
+	return http.StatusOK, wire.ScheduleResult{Key: k, Result: "backfilled", Count: &n}, nil
 }
 
 // preview returns planned times. It does not use the store.
 func (s *Server) preview(r *http.Request) (int, any, error) {
-	body := Preview{Count: defaultPreview}
-	if err := decode(r, body.read); err != nil {
+	body := wire.Preview{Count: defaultPreview}
+	if err := decode(r, &body); err != nil {
 		return 0, nil, err
 	}
 	var schedule durable.Schedule
-	if err := body.fill(&schedule); err != nil {
+	if err := setRecurrence(&schedule, &body.Recurrence); err != nil {
 		return 0, nil, err
 	}
 	if body.Count < 1 || body.Count > maxPreview {
@@ -281,17 +282,10 @@ func (s *Server) preview(r *http.Request) (int, any, error) {
 	next, err := schedule.Upcoming(from, int(body.Count))
 	var field *durable.FieldError
 	if errors.As(err, &field) {
-		return 0, nil, fieldError(field, body.texts())
+		return 0, nil, fieldError(field, textsOf(&body.Recurrence, &wire.Policy{}))
 	}
 	if err != nil {
 		return 0, nil, err
 	}
-	var reply ScheduleResult
-	reply.upcoming(schedule, next)
-	return http.StatusOK, Planned{Next: reply.Next, Warning: reply.Warning}, nil
-}
-
-// noFields reads the body of a request that has no fields.
-func noFields(r *strictjson.Reader) error {
-	return r.Object("", func(name string) error { return r.Unknown(name) })
+	return http.StatusOK, wire.Planned{Next: plannedTimes(next), Warning: schedule.Warning()}, nil
 }

@@ -17,13 +17,14 @@ import (
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/memstore"
 	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 	"github.com/seed-782fa212/limbo/durable/webhook"
 )
 
 const nightly = `{"cron":"30 2 * * 1-5","zone":"Europe/Berlin",` + callback + `}`
 
 // schedule returns a schedule as GET shows it.
-func (f *fixture) schedule(path string) (i ScheduleInfo) {
+func (f *fixture) schedule(path string) (i wire.ScheduleInfo) {
 	f.t.Helper()
 	status, reply := f.do("GET", path, "")
 	require.Equal(f.t, 200, status, reply)
@@ -31,7 +32,7 @@ func (f *fixture) schedule(path string) (i ScheduleInfo) {
 	return i
 }
 
-func (f *fixture) result(method, path, body string) (r ScheduleResult) {
+func (f *fixture) result(method, path, body string) (r wire.ScheduleResult) {
 	f.t.Helper()
 	status, reply := f.do(method, path, body)
 	require.Equal(f.t, 200, status, reply)
@@ -64,13 +65,15 @@ func TestGetSchedule(t *testing.T) {
 	i := f.schedule("/schedules/report")
 	require.Len(t, i.ID, 32)
 	i.ID = ""
-	want := ScheduleInfo{
+	want := wire.ScheduleInfo{
 		Key: "report", Path: "/schedules/report", State: "active", Created: "2030-01-02T17:45:00.000+05:45",
-		Recurrence: Recurrence{Cron: "0 9 1 * *", Zone: "Asia/Kathmandu", Start: "2030-02-01T05:45:00+05:45", End: "2030-05-01T05:45:00+05:45", Limit: 2},
-		Policy:     Policy{Jitter: "5m0s", Overlap: "buffer_one", Missed: "all", CatchUp: "36h0m0s", PauseOnDead: true},
-		Topic:      "reports", Next: []string{"2030-02-01T09:00:00+05:45", "2030-03-01T09:00:00+05:45"}, Last: []Occurrence{},
-		Callback:   &Callback{URL: "http://example.com/a", Method: "PUT", Headers: map[string]string{"X-A": "b"}, Timeout: "5s"},
-		BodyBase64: []byte{0, 255},
+		Recurrence: wire.Recurrence{Cron: "0 9 1 * *", Zone: "Asia/Kathmandu", Start: "2030-02-01T05:45:00+05:45", End: "2030-05-01T05:45:00+05:45", Limit: 2},
+		Policy:     wire.Policy{Jitter: "5m0s", Overlap: "buffer_one", Missed: "all", CatchUp: "36h0m0s", PauseOnDead: true},
+		Topic:      "reports", Next: []string{"2030-02-01T09:00:00+05:45", "2030-03-01T09:00:00+05:45"}, Last: []wire.Occurrence{},
+		Content: wire.Content{
+			Callback:   &wire.Callback{URL: "http://example.com/a", Method: "PUT", Headers: map[string]string{"X-A": "b"}, Timeout: "5s"},
+			BodyBase64: []byte{0, 255},
+		},
 	}
 	require.Equal(t, want, i)
 
@@ -84,8 +87,8 @@ func TestGetSchedule(t *testing.T) {
 
 	f.do("PUT", "/schedules/beat", `{"every":"15m","offset":"3m",`+callback+`,"body":"hello"}`)
 	i = f.schedule("/schedules/beat")
-	require.Equal(t, Recurrence{Every: "15m0s", Offset: "3m0s"}, i.Recurrence)
-	require.Equal(t, Policy{Overlap: "skip", Missed: "latest", CatchUp: "1h0m0s"}, i.Policy)
+	require.Equal(t, wire.Recurrence{Every: "15m0s", Offset: "3m0s"}, i.Recurrence)
+	require.Equal(t, wire.Policy{Overlap: "skip", Missed: "latest", CatchUp: "1h0m0s"}, i.Policy)
 	require.Equal(t, "hello", i.Body)
 	f.expect(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/schedules/other", "")
 
@@ -166,14 +169,14 @@ func TestTriggeredTimers(t *testing.T) {
 	}
 	const text = "order/7 @ 2030-01-02T12:00:00Z (trigger)"
 	path := trigger()
-	for _, i := range []Info{f.page("/timers").Timers[0], func() (i Info) {
+	for _, i := range []wire.Info{f.page("/timers").Timers[0], func() (i wire.Info) {
 		_, reply := f.do("GET", path, "")
 		require.NoError(t, json.Unmarshal([]byte(reply), &i))
 		return i
 	}()} {
 		require.Equal(t, []string{text, path, "order/7", "2030-01-02T12:00:00Z", "waiting"}, []string{i.Key, i.Path, i.Schedule, i.Planned, i.State})
 	}
-	require.Equal(t, []Occurrence{{Path: path, Planned: "2030-01-02T13:00:00+01:00", Requested: "trigger", State: "waiting"}}, f.schedule("/schedules/order%2F7").Last)
+	require.Equal(t, []wire.Occurrence{{Path: path, Planned: "2030-01-02T13:00:00+01:00", Requested: "trigger", State: "waiting"}}, f.schedule("/schedules/order%2F7").Last)
 	f.expect(200, `{"key":"`+text+`","result":"moved"}`, "PATCH", path, `{"after":"1h"}`)
 	f.expect(200, `{"key":"`+text+`","result":"cancelled"}`, "DELETE", path, "")
 
@@ -187,7 +190,7 @@ func TestTriggeredTimers(t *testing.T) {
 	lease := f.claim("order/7")
 	f.now = f.now.Add(2 * time.Second)
 	f.end(lease, store.DeadLetter, "HTTP 410")
-	require.Equal(t, Occurrence{
+	require.Equal(t, wire.Occurrence{
 		Path: path, Planned: "2030-01-02T13:00:00+01:00", Requested: "trigger", State: "dead",
 		Begun: "2030-01-02T13:00:00.000+01:00", Ended: "2030-01-02T13:00:02.000+01:00", Attempts: 1, Error: "HTTP 410",
 	}, f.schedule("/schedules/order%2F7").Last[0])
@@ -205,7 +208,7 @@ func TestBackfill(t *testing.T) {
 	f.do("PUT", "/schedules/a", `{"every":"1h",`+callback+`}`)
 	f.expect(200, `{"key":"a","result":"backfilled","count":3}`, "POST", "/schedules/a/backfill", `{"from":"2030-01-02T10:00:00Z","to":"2030-01-02T13:00:00+01:00"}`)
 	f.expect(200, `{"key":"a","result":"backfilled","count":0}`, "POST", "/schedules/a/backfill", `{"from":"2030-01-02T10:01:00Z","to":"2030-01-02T10:02:00Z"}`)
-	require.Equal(t, Counts{Backfilled: 3}, f.schedule("/schedules/a").Counts)
+	require.Equal(t, wire.Counts{Backfilled: 3}, f.schedule("/schedules/a").Counts)
 	require.Equal(t, "a @ 2030-01-02T10:00:00Z (backfill)", f.page("/timers").Timers[0].Key)
 	f.expect(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "POST", "/schedules/b/backfill", `{"from":"2030-01-02T10:00:00Z","to":"2030-01-02T13:00:00+01:00"}`)
 
@@ -260,7 +263,7 @@ func TestListSchedules(t *testing.T) {
 		pages := 0
 		for after := ""; ; pages++ {
 			_, reply := f.do("GET", fmt.Sprintf("/schedules?limit=%d&after=%s", limit, after), "")
-			var p SchedulePage
+			var p wire.SchedulePage
 			require.NoError(t, json.Unmarshal([]byte(reply), &p))
 			for _, s := range p.Schedules {
 				keys = append(keys, s.Key)
@@ -293,7 +296,7 @@ func TestPreview(t *testing.T) {
 	f.expect(200, `{"next":["2030-01-01T00:15:00Z"]}`, "POST", "/schedules/preview", `{"every":"15m","limit":1,"from":"2030-01-01T00:00:00Z"}`)
 	status, reply := f.do("POST", "/schedules/preview", `{"cron":"* 0 * * *","count":1000}`)
 	require.Equal(t, 200, status)
-	var p Planned
+	var p wire.Planned
 	require.NoError(t, json.Unmarshal([]byte(reply), &p))
 	require.Len(t, p.Next, 1000)
 	require.Contains(t, p.Warning, "60 times")
@@ -368,7 +371,7 @@ func TestScheduleErrors(t *testing.T) {
 			}
 			status, reply := f.do(method, path, body)
 			require.Equal(t, 400, status, reply)
-			require.Equal(t, Error{Code: "invalid", Message: message, Field: c.field, Value: c.value, Range: c.must}, failure(t, reply))
+			require.Equal(t, wire.Error{Code: "invalid", Message: message, Field: c.field, Value: c.value, Range: c.must}, failure(t, reply))
 		}
 	}
 	f.expect(404, `{"error":{"code":"not_found","message":"durable: no such timer or schedule"}}`, "GET", "/schedules/a", "")
@@ -465,7 +468,7 @@ func TestProblems(t *testing.T) {
 		_, reply := f.do("GET", "/schedules", "")
 		require.Contains(t, reply, `"state":"problem"`)
 		if c.status["put"] == 409 {
-			require.Equal(t, Policy{}, i.Policy)
+			require.Equal(t, wire.Policy{}, i.Policy)
 			require.Empty(t, i.ID)
 		} else {
 			require.Equal(t, "Europe/Nowher", i.Zone)
@@ -481,7 +484,7 @@ func TestProblems(t *testing.T) {
 			status, reply := f.do(method, path, body)
 			require.Equal(t, want, status, "%s: %s", verb, reply)
 			if status == 409 {
-				require.Equal(t, Error{Code: "problem", Message: problem}, failure(t, reply))
+				require.Equal(t, wire.Error{Code: "problem", Message: problem}, failure(t, reply))
 			}
 		}
 		// An error of the request itself is still 400.
@@ -529,7 +532,7 @@ func TestScheduleThatRuns(t *testing.T) {
 		i = f.schedule("/schedules/a%2Fb")
 		require.Equal(t, "ended", i.State)
 		require.Empty(t, i.Next)
-		require.Equal(t, Counts{Created: 3, Done: 2, Dead: 1}, i.Counts)
+		require.Equal(t, wire.Counts{Created: 3, Done: 2, Dead: 1}, i.Counts)
 		require.Len(t, i.Last, 3)
 		for n, o := range i.Last {
 			at := time.Date(2000, 1, 1, 3-n, 0, 0, 0, time.UTC)

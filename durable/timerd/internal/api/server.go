@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 	"github.com/seed-782fa212/limbo/histogram"
 )
 
@@ -158,7 +159,7 @@ func (s *Server) root(w http.ResponseWriter, r *http.Request) {
 type handlerFunc func(*http.Request) (int, any, error)
 
 func noRoute(r *http.Request) (int, any, error) {
-	return 0, nil, &Error{Status: http.StatusNotFound, Code: "no_route", Message: fmt.Sprintf("there is no %s %s", r.Method, quote(r.URL.Path))}
+	return 0, nil, &wire.Error{Status: http.StatusNotFound, Code: "no_route", Message: fmt.Sprintf("there is no %s %s", r.Method, quote(r.URL.Path))}
 }
 
 // json makes a handler of h. The handler bounds the request and its time, counts it and logs it.
@@ -178,8 +179,8 @@ func (s *Server) json(pattern string, h handlerFunc) http.Handler {
 		if err != nil {
 			e := asError(err)
 			status = e.Status
-			f := failed{Error: e}
-			f.Timers, _ = reply.([]Result)
+			f := wire.Failure{Error: e}
+			f.Timers, _ = reply.([]wire.Result)
 			f.Count, _ = reply.(int)
 			reply = f
 			if status >= 500 {
@@ -199,13 +200,6 @@ func (s *Server) json(pattern string, h handlerFunc) http.Handler {
 	})
 }
 
-// failed is the reply to a failed request.
-type failed struct {
-	Error  *Error   `json:"error"`
-	Timers []Result `json:"timers,omitempty"` // of a batch, as far as known
-	Count  int      `json:"count,omitempty"`  // of a backfill: created occurrences
-}
-
 func writeJSON(w http.ResponseWriter, status int, reply any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -221,22 +215,22 @@ func writeJSON(w http.ResponseWriter, status int, reply any) {
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.o.Token == "" && !isAddress(r.Host) {
-			s.refuse(w, &Error{Status: http.StatusForbidden, Code: "host", Field: "Host", Value: quote(r.Host), Range: "an IP address or localhost",
+			s.refuse(w, &wire.Error{Status: http.StatusForbidden, Code: "host", Field: "Host", Value: quote(r.Host), Range: "an IP address or localhost",
 				Message: fmt.Sprintf("Host is %s, must be an IP address or localhost where no token is set", quote(r.Host))})
 			return
 		}
 		if s.o.Token != "" && !s.authorized(r) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="timerd"`)
-			s.refuse(w, &Error{Status: http.StatusUnauthorized, Code: "token", Message: "the request has no valid token: Authorization: Bearer …"})
+			s.refuse(w, &wire.Error{Status: http.StatusUnauthorized, Code: "token", Message: "the request has no valid token: Authorization: Bearer …"})
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (s *Server) refuse(w http.ResponseWriter, e *Error) {
+func (s *Server) refuse(w http.ResponseWriter, e *wire.Error) {
 	s.requests.add("refused", e.Status, 0)
-	writeJSON(w, e.Status, failed{Error: e})
+	writeJSON(w, e.Status, wire.Failure{Error: e})
 }
 
 // authorized compares digests, so that its time does not depend on the token.
@@ -258,7 +252,7 @@ func (s *Server) health(r *http.Request) (int, any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 	defer cancel()
 	if err := s.o.Timers.Ping(ctx); err != nil {
-		return 0, nil, &Error{Status: http.StatusServiceUnavailable, Code: "store", Message: "the store does not answer: " + err.Error()}
+		return 0, nil, &wire.Error{Status: http.StatusServiceUnavailable, Code: "store", Message: "the store does not answer: " + err.Error()}
 	}
-	return http.StatusOK, map[string]string{"status": "ok"}, nil
+	return http.StatusOK, wire.Health{Status: "ok"}, nil
 }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/seed-782fa212/limbo/durable"
-	"github.com/seed-782fa212/limbo/durable/internal/strictjson"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 )
 
 func key(r *http.Request) (string, error) {
@@ -16,8 +16,8 @@ func key(r *http.Request) (string, error) {
 // put schedules one timer. It replies 201 if the key was new, 200 if the timer replaces or succeeds
 // another, and 409 if if_absent refuses it.
 func (s *Server) put(r *http.Request) (int, any, error) {
-	var t Timer
-	if err := decode(r, func(r *strictjson.Reader) error { return t.read(r, "") }); err != nil {
+	var t wire.Timer
+	if err := decode(r, &t); err != nil {
 		return 0, nil, err
 	}
 	path, err := key(r)
@@ -28,7 +28,7 @@ func (s *Server) put(r *http.Request) (int, any, error) {
 		return 0, nil, invalid("key", quote(t.Key), "absent, or as in the path")
 	}
 	t.Key = path
-	timer, err := t.timer()
+	timer, err := timerOf(&t)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -51,8 +51,8 @@ func statusOf(k durable.ReceiptKind) int {
 	return http.StatusOK
 }
 
-func resultOf(key string, r durable.Receipt) Result {
-	result := Result{Key: key, Result: r.Kind.String()}
+func resultOf(key string, r durable.Receipt) wire.Result {
+	result := wire.Result{Key: key, Result: r.Kind.String()}
 	if r.Due != 0 {
 		result.Due = formatTime(r.Due.Time())
 	}
@@ -74,7 +74,7 @@ func (s *Server) batch(r *http.Request) (int, any, error) {
 	if len(receipts) < len(timers) {
 		return 0, nil, err
 	}
-	results, answered := make([]Result, len(receipts)), true
+	results, answered := make([]wire.Result, len(receipts)), true
 	for i, receipt := range receipts {
 		results[i] = resultOf(timers[i].Key, receipt)
 		if receipt.Kind == 0 {
@@ -90,34 +90,25 @@ func (s *Server) batch(r *http.Request) (int, any, error) {
 			return 0, results, e
 		}
 	}
-	return http.StatusOK, map[string][]Result{"timers": results}, nil
+	return http.StatusOK, wire.Results{Timers: results}, nil
 }
 
 // readBatch reads timers one by one, and stops at the first that is out of range or beyond the
 // maximum number.
 func readBatch(r *http.Request) (timers []durable.Timer, err error) {
 	must := fmt.Sprintf("1 to %d", maxBatch)
-	add := func(r *strictjson.Reader, i int) error {
+	var batch struct {
+		Timers func(int, *wire.Timer) error `json:"timers"`
+	}
+	batch.Timers = func(i int, t *wire.Timer) error {
 		if i == maxBatch {
 			return invalid("timers", fmt.Sprintf("more than %d of them", i), must)
 		}
-		var t Timer
-		field := fmt.Sprintf("timers[%d]", i)
-		if err := t.read(r, field); err != nil {
-			return err
-		}
-		timer, err := t.timer()
+		timer, err := timerOf(t)
 		timers = append(timers, timer)
-		return within(field+".", err)
+		return within(fmt.Sprintf("timers[%d].", i), err)
 	}
-	err = decode(r, func(r *strictjson.Reader) error {
-		return r.Object("", func(name string) error {
-			if name != "timers" {
-				return r.Unknown(name)
-			}
-			return r.Array(name, func(i int) error { return add(r, i) })
-		})
-	})
+	err = decode(r, &batch)
 	if err == nil && len(timers) == 0 {
 		err = invalid("timers", "0 of them", must)
 	}
@@ -139,15 +130,15 @@ func (s *Server) get(r *http.Request) (int, any, error) {
 
 // reschedule moves a waiting timer. It replies 200, 409 if the timer is running, or 404.
 func (s *Server) reschedule(r *http.Request) (int, any, error) {
-	var when When
-	if err := decode(r, when.read); err != nil {
+	var when wire.When
+	if err := decode(r, &when); err != nil {
 		return 0, nil, err
 	}
 	k, err := key(r)
 	if err != nil {
 		return 0, nil, err
 	}
-	at, after, err := when.times()
+	at, after, err := timesOf(when)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -163,7 +154,7 @@ func (s *Server) reschedule(r *http.Request) (int, any, error) {
 	status := map[durable.MoveResult]int{
 		durable.Moved: http.StatusOK, durable.MoveRunning: http.StatusConflict, durable.MoveAbsent: http.StatusNotFound,
 	}[moved]
-	return status, Result{Key: durable.KeyText(k), Result: moved.String()}, nil
+	return status, wire.Result{Key: durable.KeyText(k), Result: moved.String()}, nil
 }
 
 // cancel replies 200 if no callback will begin, 202 if one is running, and 404 if there is no such
@@ -180,7 +171,7 @@ func (s *Server) cancel(r *http.Request) (int, any, error) {
 	status := map[durable.CancelResult]int{
 		durable.Cancelled: http.StatusOK, durable.Running: http.StatusAccepted, durable.NotFound: http.StatusNotFound,
 	}[cancelled]
-	return status, Result{Key: durable.KeyText(k), Result: cancelled.String()}, nil
+	return status, wire.Result{Key: durable.KeyText(k), Result: cancelled.String()}, nil
 }
 
 // requeue makes a dead letter wait again. It replies 200, 409 if the key has a timer, or 404.
@@ -196,7 +187,7 @@ func (s *Server) requeue(r *http.Request) (int, any, error) {
 	status := map[durable.RequeueResult]int{
 		durable.Requeued: http.StatusOK, durable.RequeueExists: http.StatusConflict, durable.RequeueAbsent: http.StatusNotFound,
 	}[results[0]]
-	return status, Result{Key: durable.KeyText(k), Result: results[0].String()}, nil
+	return status, wire.Result{Key: durable.KeyText(k), Result: results[0].String()}, nil
 }
 
 // purge removes a dead letter. It replies 200 or 404.
@@ -210,7 +201,7 @@ func (s *Server) purge(r *http.Request) (int, any, error) {
 	case err != nil:
 		return 0, nil, err
 	case n == 0:
-		return http.StatusNotFound, Result{Key: durable.KeyText(k), Result: durable.RequeueAbsent.String()}, nil
+		return http.StatusNotFound, wire.Result{Key: durable.KeyText(k), Result: durable.RequeueAbsent.String()}, nil
 	}
-	return http.StatusOK, Result{Key: durable.KeyText(k), Result: "purged"}, nil
+	return http.StatusOK, wire.Result{Key: durable.KeyText(k), Result: "purged"}, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-782fa212/limbo/durable"
 	"github.com/seed-782fa212/limbo/durable/store"
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 )
 
 func (f *fixture) heartbeat(worker string, ttl time.Duration, status string) {
@@ -42,9 +43,9 @@ func TestWorkerIsShown(t *testing.T) {
 	}
 	w.Late.Add(30 * time.Second)
 	w.Late.Add(30 * time.Second)
-	require.Equal(t, Worker{
+	require.Equal(t, wire.Worker{
 		Name: "w", Live: true, Heartbeat: "2030-01-02T12:00:00.000Z", Since: "2030-01-02T11:00:00.000Z", Slots: 1, Running: 2, Preferred: 3,
-		Done: 4, Retried: 5, Snoozed: 6, DeadLettered: 7, Cancelled: 8, Late: &Late{100, 1, 32},
+		Done: 4, Retried: 5, Snoozed: 6, DeadLettered: 7, Cancelled: 8, Late: &wire.Late{Count: 100, P50: 1, P99: 32},
 	}, workerOf(&w))
 }
 
