@@ -34,13 +34,9 @@ type request struct {
 	once         bool // without retries
 }
 
-// valid is implemented by replies. It reports whether the reply has the fields that timerd
-// always sends; another server's JSON lacks them.
-type valid interface{ valid() bool }
-
 // call sends a request until it has an answer or must not be repeated. repeated reports that timerd
 // may have carried out an attempt before the last one.
-func (c *Client) call(ctx context.Context, r request, reply valid) (repeated bool, err error) {
+func (c *Client) call(ctx context.Context, r request, reply decoder) (repeated bool, err error) {
 	var body []byte
 	if r.body != nil {
 		if body, err = json.Marshal(r.body); err != nil {
@@ -88,8 +84,8 @@ func (c *Client) pause(ctx context.Context, attempt int, e *Error) bool {
 	}
 }
 
-// attempt sends a request once and decodes the answer into reply.
-func (c *Client) attempt(ctx context.Context, r request, body []byte, reply valid) *Error {
+// attempt sends a request once and decodes the answer with reply.
+func (c *Client) attempt(ctx context.Context, r request, body []byte, reply decoder) *Error {
 	parent := ctx
 	ctx, cancel := context.WithTimeoutCause(parent, c.o.Timeout, fmt.Errorf("no reply within %v", c.o.Timeout))
 	defer cancel()
@@ -139,8 +135,8 @@ func noReply(ctx, parent context.Context, r request, err error, sent bool) *Erro
 	return e
 }
 
-// readReply decodes an answer into reply, or returns its error.
-func readReply(r request, res *http.Response, b []byte, reply valid) *Error {
+// readReply decodes an answer with reply, or returns its error.
+func readReply(r request, res *http.Response, b []byte, reply decoder) *Error {
 	e := &Error{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After"))}
 	switch res.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -159,10 +155,8 @@ func readReply(r request, res *http.Response, b []byte, reply valid) *Error {
 		e.retriable = e.retriable && e.Code != "unconfirmed" && len(e.receipts) == 0
 		return e
 	}
-	if success || f.Result != "" {
-		if err := json.Unmarshal(b, reply); err == nil && reply.valid() {
-			return nil
-		}
+	if (success || f.Result != "") && reply(b) {
+		return nil
 	}
 	e.Message = describeForeign(res, b)
 	// A proxy that refuses or redirects a request has not forwarded it. With 200 or 5xx it may

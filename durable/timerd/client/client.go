@@ -117,13 +117,7 @@ func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
 // Ping returns nil if timerd and its store answer. The client sends it once, without retries; it
 // needs no token.
 func (c *Client) Ping(ctx context.Context) error {
-	var reply health
-	_, err := c.call(ctx, request{method: http.MethodGet, path: "/healthz", kind: readOnly, once: true}, &reply)
+	var status string
+	_, err := c.call(ctx, request{method: http.MethodGet, path: "/healthz", kind: readOnly, once: true}, into(&status, (*reader).status))
 	return err
 }
-
-type health struct {
-	Status string `json:"status"`
-}
-
-func (h *health) valid() bool { return h.Status != "" }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 )
 
 // The kinds of an Error, for errors.Is. An Error can be of several kinds.
@@ -54,7 +56,7 @@ type Error struct {
 
 	unsure    bool
 	retriable bool
-	receipts  []receipt // of a batch
+	receipts  []Receipt // of a batch
 	count     int       // of a backfill
 }
 
@@ -113,23 +115,14 @@ func (e *Error) Is(kind error) bool {
 
 // failure is the reply to a request that failed.
 type failure struct {
-	Error *struct {
-		Code    string   `json:"code"`
-		Also    []string `json:"also"`
-		Message string   `json:"message"`
-		Field   string   `json:"field"`
-		Value   string   `json:"value"`
-		Range   string   `json:"range"`
-	} `json:"error"`
-	Timers []receipt `json:"timers"`
-	Count  int       `json:"count"`
-	Result string    `json:"result"` // set if the reply is an answer that the API foresees
+	wire.Failure
+	Result string `json:"result"` // set if the reply is an answer that the API foresees
 }
 
 func (f *failure) fill(e *Error) {
 	e.Code, e.Also, e.Message = f.Error.Code, f.Error.Also, f.Error.Message
 	e.Field, e.Value, e.Range = f.Error.Field, f.Error.Value, f.Error.Range
-	e.receipts, e.count = f.Timers, f.Count
+	e.receipts, e.count = new(reader).receipts(&wire.Results{Timers: f.Timers}), f.Count
 }
 
 // invalid returns the error of a value that the client refuses.

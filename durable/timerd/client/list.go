@@ -41,47 +41,23 @@ func (c *Client) List(ctx context.Context, q Query) iter.Seq2[TimerInfo, error] 
 			filter.Set(name, value)
 		}
 	}
-	return list(ctx, c, "/timers", filter, q.ListOptions, func() page[TimerInfo] { return new(timerPage) })
+	return list(ctx, c, "/timers", filter, q.ListOptions, (*reader).timers)
 }
 
 // Schedules returns the schedules by key, page by page as List does. They have no Callback, Body or
 // Last.
 func (c *Client) Schedules(ctx context.Context, o ListOptions) iter.Seq2[ScheduleInfo, error] {
-	return list(ctx, c, "/schedules", url.Values{}, o, func() page[ScheduleInfo] { return new(schedulePage) })
+	return list(ctx, c, "/schedules", url.Values{}, o, (*reader).schedules)
 }
 
 // page is a page of a list of T.
-type page[T any] interface {
-	valid
-	values() iter.Seq[T]
-	next() string // cursor of the next page; empty on the last page
+type page[T any] struct {
+	values []T
+	next   string // cursor of the next page; empty on the last page
 }
-
-func (p *timerPage) values() iter.Seq[TimerInfo] {
-	return func(yield func(TimerInfo) bool) {
-		for i := range p.Timers {
-			if !yield(p.Timers[i].info()) {
-				return
-			}
-		}
-	}
-}
-
-func (p *schedulePage) values() iter.Seq[ScheduleInfo] {
-	return func(yield func(ScheduleInfo) bool) {
-		for i := range p.Schedules {
-			if !yield(p.Schedules[i].info()) {
-				return
-			}
-		}
-	}
-}
-
-func (p *timerPage) next() string    { return p.Next }
-func (p *schedulePage) next() string { return p.Next }
 
 // list reads a list, page by page.
-func list[T any](ctx context.Context, c *Client, path string, query url.Values, o ListOptions, newPage func() page[T]) iter.Seq2[T, error] {
+func list[T, W any](ctx context.Context, c *Client, path string, query url.Values, o ListOptions, convert func(*reader, *W) page[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
 		size := cmp.Or(o.PageSize, defaultPage)
@@ -92,24 +68,24 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values, 
 		query := maps.Clone(query) // each iteration begins at the first page
 		query.Set("limit", strconv.Itoa(size))
 		for after := ""; ; {
-			p := newPage()
-			if _, err := c.call(ctx, request{method: http.MethodGet, path: path + "?" + query.Encode(), kind: readOnly}, p); err != nil {
+			var p page[T]
+			if _, err := c.call(ctx, request{method: http.MethodGet, path: path + "?" + query.Encode(), kind: readOnly}, into(&p, convert)); err != nil {
 				yield(none, err)
 				return
 			}
-			for v := range p.values() {
+			for _, v := range p.values {
 				if !yield(v, nil) {
 					return
 				}
 			}
-			switch next := p.next(); next {
+			switch p.next {
 			case "":
 				return
 			case after: // the list would not end
 				yield(none, &Error{Method: http.MethodGet, Path: path, Status: http.StatusOK, Message: "the page refers to itself as the next one"})
 				return
 			default:
-				after = next
+				after = p.next
 				query.Set("after", after)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 )
 
 // Overlap is the policy for a planned time when the previous occurrence has not ended.
@@ -95,18 +97,18 @@ type ScheduleInfo struct {
 // Counts are the counts of a schedule since its creation.
 type Counts struct {
 	// Created counts the occurrences of planned times.
-	Created    uint64 `json:"created"`
-	Triggered  uint64 `json:"triggered"`
-	Backfilled uint64 `json:"backfilled"`
+	Created    uint64
+	Triggered  uint64
+	Backfilled uint64
 	// Planned times without an occurrence: by Overlap, by Missed, or because the schedule was
 	// replaced after they had passed.
-	SkippedOverlap uint64 `json:"skipped_overlap"`
-	SkippedMissed  uint64 `json:"skipped_missed"`
-	SkippedUpdated uint64 `json:"skipped_updated"`
+	SkippedOverlap uint64
+	SkippedMissed  uint64
+	SkippedUpdated uint64
 	// Outcomes of occurrences. A dead letter that is requeued counts again.
-	Done      uint64 `json:"done"`
-	Dead      uint64 `json:"dead"`
-	Cancelled uint64 `json:"cancelled"`
+	Done      uint64
+	Dead      uint64
+	Cancelled uint64
 }
 
 // OccurrenceState is the state of an occurrence.
@@ -155,11 +157,9 @@ func (c *Client) GetSchedule(ctx context.Context, key string) (ScheduleInfo, err
 	if err := checkKey(key); err != nil {
 		return ScheduleInfo{}, err
 	}
-	var reply scheduleInfo
-	if _, err := c.call(ctx, request{method: http.MethodGet, path: schedulePath(key), kind: readOnly}, &reply); err != nil {
-		return ScheduleInfo{}, err
-	}
-	return reply.info(), nil
+	var i ScheduleInfo
+	_, err := c.call(ctx, request{method: http.MethodGet, path: schedulePath(key), kind: readOnly}, into(&i, (*reader).schedule))
+	return i, err
 }
 
 // DeleteSchedule removes a schedule with its history. Its occurrences stay; with cancelOccurrences
@@ -179,7 +179,7 @@ func (c *Client) PauseSchedule(ctx context.Context, key, text string) error {
 	if err := checkTexts("PauseSchedule", "text", text); err != nil {
 		return err
 	}
-	_, err := c.changeSchedule(ctx, http.MethodPost, key, "/pause", note{Note: text})
+	_, err := c.changeSchedule(ctx, http.MethodPost, key, "/pause", wire.Note{Note: text})
 	return err
 }
 
@@ -191,42 +191,44 @@ func (c *Client) ResumeSchedule(ctx context.Context, key string) error {
 
 // changeSchedule makes a request whose repetition is harmless. suffix is the rest of the path.
 func (c *Client) changeSchedule(ctx context.Context, method, key, suffix string, body any) (ScheduleReceipt, error) {
-	r, repeated, err := c.schedule(ctx, request{method: method, path: schedulePath(key) + suffix, body: body, kind: idempotent}, key)
+	if err := checkKey(key); err != nil {
+		return ScheduleReceipt{}, err
+	}
+	var receipt ScheduleReceipt
+	repeated, err := c.call(ctx, request{method: method, path: schedulePath(key) + suffix, body: body, kind: idempotent}, into(&receipt, (*reader).changed))
 	if err != nil {
 		return ScheduleReceipt{}, err
 	}
-	return ScheduleReceipt{Key: key, Result: r.Result, Next: r.Next, Warning: r.Warning, Cancelled: r.Cancelled, Repeated: repeated}, nil
-}
-
-func (c *Client) schedule(ctx context.Context, r request, key string) (reply scheduleResult, repeated bool, err error) {
-	if err := checkKey(key); err != nil {
-		return reply, false, err
-	}
-	repeated, err = c.call(ctx, r, &reply)
-	return reply, repeated, err
+	receipt.Key, receipt.Repeated = key, repeated
+	return receipt, nil
 }
 
 // TriggerSchedule creates an occurrence that is due now, regardless of the plan and of a pause, and
 // returns it.
 func (c *Client) TriggerSchedule(ctx context.Context, key string) (Occurrence, error) {
-	r, _, err := c.schedule(ctx, request{method: http.MethodPost, path: schedulePath(key) + "/trigger", kind: nonIdempotent}, key)
-	if err != nil {
+	if err := checkKey(key); err != nil {
 		return Occurrence{}, err
 	}
-	return Occurrence{Key: keyOf(r.Path, "/timers/", ""), Planned: r.Planned, Requested: "trigger", State: OccurrenceWaiting}, nil
+	var o Occurrence
+	_, err := c.call(ctx, request{method: http.MethodPost, path: schedulePath(key) + "/trigger", kind: nonIdempotent}, into(&o, (*reader).triggered))
+	return o, err
 }
 
 // BackfillSchedule creates an occurrence, due now, for each past planned time between from and to,
 // both included. It returns the number of occurrences, at most 1000. With an error, this is the
 // number that timerd reports as created before the failure.
 func (c *Client) BackfillSchedule(ctx context.Context, key string, from, to time.Time) (int, error) {
-	r, _, err := c.schedule(ctx, request{
-		method: http.MethodPost, path: schedulePath(key) + "/backfill", body: interval{From: from, To: to}, kind: nonIdempotent,
-	}, key)
+	if err := checkKey(key); err != nil {
+		return 0, err
+	}
+	var n int
+	_, err := c.call(ctx, request{
+		method: http.MethodPost, path: schedulePath(key) + "/backfill", body: wire.Interval{From: timeText(from), To: timeText(to)}, kind: nonIdempotent,
+	}, into(&n, (*reader).backfilled))
 	if e, ok := err.(*Error); ok { //nolint:errorlint // call returns it unwrapped
 		return e.count, err
 	}
-	return r.Count, err
+	return n, err
 }
 
 // PreviewSchedule returns up to count planned times after from. The schedule need not exist:
@@ -237,11 +239,11 @@ func (c *Client) PreviewSchedule(ctx context.Context, s Schedule, from time.Time
 	if err != nil {
 		return Preview{}, err
 	}
-	var reply planned
+	var p Preview
 	_, err = c.call(ctx, request{
-		method: http.MethodPost, path: "/schedules/preview", body: previewJSON{recurrence: r, From: from, Count: count}, kind: readOnly,
-	}, &reply)
-	return Preview(reply), err
+		method: http.MethodPost, path: "/schedules/preview", body: wire.Preview{Recurrence: r, From: timeText(from), Count: int64(count)}, kind: readOnly,
+	}, into(&p, (*reader).preview))
+	return p, err
 }
 
 func schedulePath(key string) string { return "/schedules/" + escape(key) }

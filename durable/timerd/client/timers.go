@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 )
 
 // MaxTimers is the maximum number of timers in one ScheduleMany.
@@ -120,9 +122,7 @@ func (c *Client) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, e
 	if n := len(timers); n < 1 || n > MaxTimers {
 		return nil, invalid("timers", fmt.Sprintf("%d of them", n), fmt.Sprintf("1 to %d", MaxTimers))
 	}
-	var body struct {
-		Timers []timerJSON `json:"timers"`
-	}
+	var body wire.Timers
 	for i := range timers {
 		field := fmt.Sprintf("timers[%d]", i)
 		w, err := timers[i].wire(field)
@@ -132,23 +132,22 @@ func (c *Client) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, e
 		if w.Key = timers[i].Key; !utf8.ValidString(w.Key) {
 			return nil, invalid(field+".Key", quoteShort(w.Key), "UTF-8; Schedule takes any bytes")
 		}
-		body.Timers = append(body.Timers, *w)
+		body.Timers = append(body.Timers, w)
 	}
-	var reply batch
-	repeated, err := c.call(ctx, request{method: http.MethodPost, path: "/timers", body: body, kind: idempotent}, &reply)
+	var receipts []Receipt
+	repeated, err := c.call(ctx, request{method: http.MethodPost, path: "/timers", body: body, kind: idempotent}, into(&receipts, (*reader).receipts))
 	if e, ok := err.(*Error); ok { //nolint:errorlint // call returns it unwrapped
-		reply.Timers = e.receipts
+		receipts = e.receipts
 	}
-	if len(reply.Timers) == 0 && err != nil {
+	if len(receipts) == 0 && err != nil {
 		return nil, err
 	}
-	if n := len(reply.Timers); n != len(timers) {
+	if n := len(receipts); n != len(timers) {
 		e := &Error{Method: http.MethodPost, Path: "/timers", unsure: true, Message: fmt.Sprintf("the reply has %d results, must have %d", n, len(timers))}
 		return nil, e
 	}
-	receipts := make([]Receipt, len(timers))
-	for i, r := range reply.Timers {
-		receipts[i] = Receipt{Key: timers[i].Key, Result: r.Result, Due: r.Due, Repeated: repeated}
+	for i := range receipts {
+		receipts[i].Key, receipts[i].Repeated = timers[i].Key, repeated
 	}
 	return receipts, err
 }
@@ -156,24 +155,22 @@ func (c *Client) ScheduleMany(ctx context.Context, timers []Timer) ([]Receipt, e
 // Get returns a timer or dead letter, or ErrNotFound if the key has none, as after the end of its
 // timer.
 func (c *Client) Get(ctx context.Context, key string) (TimerInfo, error) {
-	var reply timerInfo
 	if err := checkKey(key); err != nil {
 		return TimerInfo{}, err
 	}
-	if _, err := c.call(ctx, request{method: http.MethodGet, path: timerPath(key), kind: readOnly}, &reply); err != nil {
-		return TimerInfo{}, err
-	}
-	return reply.info(), nil
+	var i TimerInfo
+	_, err := c.call(ctx, request{method: http.MethodGet, path: timerPath(key), kind: readOnly}, into(&i, (*reader).timer))
+	return i, err
 }
 
 // Reset moves a waiting timer; its attempts stay. The result is Moved, Running or Absent.
 func (c *Client) Reset(ctx context.Context, key string, after time.Duration) (Receipt, error) {
-	return c.change(ctx, request{method: http.MethodPatch, path: timerPath(key), body: when{After: after.String()}, kind: idempotent}, key)
+	return c.change(ctx, request{method: http.MethodPatch, path: timerPath(key), body: wire.When{After: after.String()}, kind: idempotent}, key)
 }
 
 // ResetAt is Reset to a point in time.
 func (c *Client) ResetAt(ctx context.Context, key string, at time.Time) (Receipt, error) {
-	return c.change(ctx, request{method: http.MethodPatch, path: timerPath(key), body: when{At: timeText(at)}, kind: idempotent}, key)
+	return c.change(ctx, request{method: http.MethodPatch, path: timerPath(key), body: wire.When{At: timeText(at)}, kind: idempotent}, key)
 }
 
 // Cancel cancels a timer. The result is Cancelled, Running or NotFound.
@@ -197,12 +194,13 @@ func (c *Client) change(ctx context.Context, r request, key string) (Receipt, er
 	if err := checkKey(key); err != nil {
 		return Receipt{}, err
 	}
-	var reply receipt
-	repeated, err := c.call(ctx, r, &reply)
+	var receipt Receipt
+	repeated, err := c.call(ctx, r, into(&receipt, (*reader).receipt))
 	if err != nil {
 		return Receipt{}, err
 	}
-	return Receipt{Key: key, Result: reply.Result, Due: reply.Due, Repeated: repeated}, nil
+	receipt.Key, receipt.Repeated = key, repeated
+	return receipt, nil
 }
 
 // checkKey refuses an empty key, which would make the path that of another route. timerd checks the
