@@ -246,4 +246,4 @@ func (c *Client) PreviewSchedule(ctx context.Context, s Schedule, from time.Time
 	return p, err
 }
 
-func schedulePath(key string) string { return "/schedules/" + escape(key) }
+func schedulePath(key string) string { return "/schedules/" + wire.Segment(key) }

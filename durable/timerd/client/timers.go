@@ -181,12 +181,12 @@ func (c *Client) Cancel(ctx context.Context, key string) (Receipt, error) {
 // Requeue makes a dead letter due now, with attempts from 0. The result is Requeued, Exists or
 // Absent.
 func (c *Client) Requeue(ctx context.Context, key string) (Receipt, error) {
-	return c.change(ctx, request{method: http.MethodPost, path: "/dead/" + escape(key), kind: nonIdempotent}, key)
+	return c.change(ctx, request{method: http.MethodPost, path: "/dead/" + wire.Segment(key), kind: nonIdempotent}, key)
 }
 
 // Purge removes a dead letter. The result is Purged or Absent.
 func (c *Client) Purge(ctx context.Context, key string) (Receipt, error) {
-	return c.change(ctx, request{method: http.MethodDelete, path: "/dead/" + escape(key), kind: idempotent}, key)
+	return c.change(ctx, request{method: http.MethodDelete, path: "/dead/" + wire.Segment(key), kind: idempotent}, key)
 }
 
 // change makes a request whose answer is a receipt.
@@ -212,15 +212,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-func timerPath(key string) string { return "/timers/" + escape(key) }
-
-// escape encodes a key as one segment of a path, including . and .., which servers would resolve.
-func escape(key string) string {
-	if key == "." || key == ".." {
-		return strings.ReplaceAll(key, ".", "%2E")
-	}
-	return url.PathEscape(key)
-}
+func timerPath(key string) string { return "/timers/" + wire.Segment(key) }
 
 // keyOf returns the key in a path of the API.
 func keyOf(path, prefix, name string) string {

@@ -26,7 +26,7 @@ func (t *Timer) wire(field string) (*wire.Timer, error) {
 
 func payloadOf(field, topic string, c Callback, body []byte, ifAbsent bool) (wire.Payload, error) {
 	p := wire.Payload{Topic: topic, IfAbsent: ifAbsent}
-	p.Callback = &wire.Callback{URL: c.URL, Method: c.Method, Headers: c.Headers, Timeout: durationText(c.Timeout)}
+	p.Callback = &wire.Callback{URL: c.URL, Method: c.Method, Headers: c.Headers, Timeout: wire.Duration(c.Timeout)}
 	if utf8.Valid(body) {
 		p.Body = string(body)
 	} else {
@@ -52,7 +52,7 @@ func checkTexts(field string, texts ...string) error {
 
 func (s *Schedule) recurrence() (wire.Recurrence, error) {
 	return wire.Recurrence{
-		Cron: s.Cron, Zone: s.Zone, Every: durationText(s.Every), Offset: durationText(s.Offset),
+		Cron: s.Cron, Zone: s.Zone, Every: wire.Duration(s.Every), Offset: wire.Duration(s.Offset),
 		Start: timeText(s.Start), End: timeText(s.End), Limit: int64(s.Limit),
 	}, checkTexts("Schedule", "Cron", s.Cron, "Zone", s.Zone)
 }
@@ -62,7 +62,7 @@ func (s *Schedule) wire() (w wire.Schedule, err error) {
 		return w, err
 	}
 	w.Policy = wire.Policy{
-		Jitter: durationText(s.Jitter), Overlap: string(s.Overlap), Missed: string(s.Missed), CatchUp: durationText(s.CatchUp), PauseOnDead: s.PauseOnDead,
+		Jitter: wire.Duration(s.Jitter), Overlap: string(s.Overlap), Missed: string(s.Missed), CatchUp: wire.Duration(s.CatchUp), PauseOnDead: s.PauseOnDead,
 	}
 	w.Payload, err = payloadOf("Schedule", s.Topic, s.Callback, s.Body, s.IfAbsent)
 	return w, err
@@ -74,13 +74,6 @@ func timeText(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format(time.RFC3339Nano)
-}
-
-func durationText(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return d.String()
 }
 
 // decoder decodes a reply, and reports whether it is timerd's.

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"net/url"
 	"time"
 	"unicode/utf8"
 
@@ -43,7 +42,7 @@ func infoOf(t durable.Info) wire.Info {
 func contentOf(encoded []byte) (c wire.Content) {
 	body := encoded
 	if call, err := webhook.Decode(encoded); err == nil {
-		c.Callback = &wire.Callback{URL: call.URL, Method: call.Method, Headers: call.Headers, Timeout: durationText(call.Timeout)}
+		c.Callback = &wire.Callback{URL: call.URL, Method: call.Method, Headers: call.Headers, Timeout: wire.Duration(call.Timeout)}
 		body = call.Body
 	}
 	if utf8.Valid(body) {
@@ -60,12 +59,4 @@ func Readable(encoded []byte) string {
 	return string(text)
 }
 
-func pathOf(key string) string { return "/timers/" + escape(key) }
-
-func escape(key string) string {
-	switch key {
-	case ".", "..": // clients resolve these segments
-		return map[string]string{".": "%2E", "..": "%2E%2E"}[key]
-	}
-	return url.PathEscape(key)
-}
+func pathOf(key string) string { return "/timers/" + wire.Segment(key) }

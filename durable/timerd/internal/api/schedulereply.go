@@ -48,10 +48,10 @@ func scheduleInfoOf(i durable.ScheduleInfo, full bool) wire.ScheduleInfo {
 		return format(at.In(zone))
 	}
 	reply := wire.ScheduleInfo{
-		Key: i.Key, Path: "/schedules/" + escape(i.Key), State: stateOf(i), Problem: i.Problem,
+		Key: i.Key, Path: "/schedules/" + wire.Segment(i.Key), State: stateOf(i), Problem: i.Problem,
 		Created: local(i.Created, formatTime), Paused: local(i.Paused, formatTime), PauseNote: i.PauseNote,
 		Recurrence: wire.Recurrence{
-			Cron: i.Cron, Zone: i.Zone, Every: durationText(i.Every), Offset: durationText(i.Offset),
+			Cron: i.Cron, Zone: i.Zone, Every: wire.Duration(i.Every), Offset: wire.Duration(i.Offset),
 			Start: local(i.Start, formatPlanned), End: local(i.End, formatPlanned), Limit: int64(i.Limit),
 		},
 		Topic: i.Topic, Next: plannedTimes(i.Next), Counts: wire.Counts(i.Counts),
@@ -62,7 +62,7 @@ func scheduleInfoOf(i durable.ScheduleInfo, full bool) wire.ScheduleInfo {
 	}
 	if i.CatchUp > 0 { // otherwise this process cannot read the schedule
 		reply.Policy = wire.Policy{
-			Jitter: durationText(i.Jitter), Overlap: i.Overlap.String(), Missed: i.Missed.String(),
+			Jitter: wire.Duration(i.Jitter), Overlap: i.Overlap.String(), Missed: i.Missed.String(),
 			CatchUp: i.CatchUp.String(), PauseOnDead: i.PauseOnDead,
 		}
 	}
@@ -78,11 +78,4 @@ func scheduleInfoOf(i durable.ScheduleInfo, full bool) wire.ScheduleInfo {
 	}
 	reply.Content = contentOf(i.Body)
 	return reply
-}
-
-func durationText(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return d.String()
 }

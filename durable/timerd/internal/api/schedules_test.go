@@ -115,7 +115,7 @@ func TestAnyKeyOfSchedules(t *testing.T) {
 	f := newFixture(t, store.Limits{}, "")
 	keys := []string{"order/7", "a/pause", "pause", "/pause", "preview", "preview/pause", "/", "//", ".", "..", "%2F", "a b", "?", "ä", "\xff", "\x01", strings.Repeat("/", 480)}
 	for _, key := range keys {
-		path := "/schedules/" + escape(key)
+		path := "/schedules/" + wire.Segment(key)
 		status, reply := f.do("PUT", path, nightly)
 		require.Equal(t, 201, status, "%q: %s", key, reply)
 		for _, verb := range []string{"pause", "trigger", "resume", "pause"} {

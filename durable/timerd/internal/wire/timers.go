@@ -2,6 +2,12 @@
 // are texts, which errors show as they were sent. The tags max and utf8 are those of strictjson.
 package wire
 
+import (
+	"net/url"
+	"strings"
+	"time"
+)
+
 // Error is the reply to a failed request, within a Failure.
 type Error struct {
 	Status  int      `json:"-"`
@@ -132,4 +138,21 @@ type Late struct {
 // Workers is the list of workers.
 type Workers struct {
 	Workers []Worker `json:"workers"`
+}
+
+// Duration returns the text of d, and "" for 0.
+func Duration(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+// Segment encodes a key as one segment of a path, including . and .., which clients and servers
+// would resolve.
+func Segment(key string) string {
+	if key == "." || key == ".." {
+		return strings.ReplaceAll(key, ".", "%2E")
+	}
+	return url.PathEscape(key)
 }
