@@ -197,6 +197,7 @@ func TestForeignReplies(t *testing.T) {
 		"not found":    {reply(404, "text/plain", "404 page not found\n"), `404 Not Found, "text/plain", "404 page not found" (404)`, nil, 1, false},
 		"other json":   {reply(200, "application/json", `{"ok":true}`), `"{\"ok\":true}" (200); the change`, nil, 1, true},
 		"null":         {reply(200, "application/json", `null`), `"null" (200)`, nil, 1, true},
+		"no time":      {reply(200, "application/json", `{"result":"cancelled","due":"soon"}`), `"{\"result\":\"cancelled\",\"due\":\"soon\"}" (200)`, nil, 1, true},
 		"half json":    {reply(200, "application/json", `{"key":"a","resu`), `"{\"key\":\"a\",\"resu" (200)`, nil, 1, true},
 		"other result": {reply(404, "application/json", `{"error":"no"}`), `"{\"error\":\"no\"}" (404)`, nil, 1, false},
 		"redirect": {
