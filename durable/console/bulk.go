@@ -47,9 +47,10 @@ type job struct {
 
 // jobState is a bulk action as the API shows it.
 type jobState struct {
-	ID     string `json:"id"`
-	Action string `json:"action"`
-	Filter filter `json:"filter"`
+	ID      string `json:"id"`
+	Process string `json:"process"` // that runs it
+	Action  string `json:"action"`
+	Filter  filter `json:"filter"`
 	moveTo
 	total         // the timers that matched at the start
 	Status string `json:"status"` // running, retrying, stopping, stopped, failed or done
@@ -139,7 +140,7 @@ func (c *Console) startBulk(r *http.Request) (any, error) {
 		}
 	}
 	j, err := c.addJob(jobState{
-		Action: request.Action, Filter: request.Filter, moveTo: request.moveTo, total: counted,
+		Process: c.options.Process, Action: request.Action, Filter: request.Filter, moveTo: request.moveTo, total: counted,
 		Status: "running", Begun: time.Now().UTC(),
 	}, durable.Bulk{Action: action, State: q.State, Filter: q.Filter, At: request.At, After: request.after()}, r)
 	if err != nil {
@@ -295,9 +296,15 @@ func (b *bulk) jobStates() []jobState {
 	return states
 }
 
-func (c *Console) listBulk(*http.Request) (any, error) {
-	return listing[jobState]{Items: c.bulk.jobStates()}, nil
+// jobList is the bulk actions of one process.
+type jobList struct {
+	Process string     `json:"process"`
+	Bulk    []jobState `json:"bulk"`
 }
+
+func (c *Console) jobList() jobList { return jobList{c.options.Process, c.bulk.jobStates()} }
+
+func (c *Console) listBulk(*http.Request) (any, error) { return c.jobList(), nil }
 
 func (c *Console) job(r *http.Request) (*job, error) {
 	c.bulk.mu.Lock()
@@ -307,7 +314,10 @@ func (c *Console) job(r *http.Request) (*job, error) {
 			return j, nil
 		}
 	}
-	return nil, &failure{Status: http.StatusNotFound, Message: fmt.Sprintf("no bulk action of the last %d has the id %.64q", maxJobs, r.PathValue("id"))}
+	return nil, &failure{
+		Status: http.StatusNotFound, Elsewhere: true,
+		Message: fmt.Sprintf("no bulk action of the last %d of %s has the id %.64q", maxJobs, c.options.Process, r.PathValue("id")),
+	}
 }
 
 func (c *Console) getBulk(r *http.Request) (any, error) {

@@ -2,6 +2,8 @@ package console
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,8 +52,8 @@ func TestBulk(t *testing.T) {
 		require.Contains(t, r.log.String(), `action="bulk cancel" id=`+s.ID+` timers=1200`)
 		require.Contains(t, r.log.String(), "status=done changed=1200")
 
-		list := call[listing[jobState]](r, 200, "/api/bulk", nil)
-		require.Equal(t, []string{s.ID, moved.ID}, []string{list.Items[0].ID, list.Items[1].ID})
+		list := call[jobList](r, 200, "/api/bulk", nil)
+		require.Equal(t, []string{s.ID, moved.ID}, []string{list.Bulk[0].ID, list.Bulk[1].ID})
 	})
 }
 
@@ -124,12 +126,34 @@ func TestBulkStops(t *testing.T) {
 			call[jobState](r, 200, "/api/bulk/"+id+"/stop", object{})
 			synctest.Wait()
 		}
-		list := call[listing[jobState]](r, 200, "/api/bulk", nil).Items
+		list := call[jobList](r, 200, "/api/bulk", nil).Bulk
 		require.Len(t, list, maxJobs)
 		require.Equal(t, ids[1], list[maxJobs-1].ID)
 		r.console.Close()
 		require.Equal(t, "stopped", call[jobState](r, 200, "/api/bulk/"+ids[1], nil).Status)
 		r.refused(503, "/api/bulk", object{"action": "cancel", "filter": object{"state": "waiting"}}, "the console is closed")
+	})
+}
+
+// Lists and actions name their process. Another process tells that the action may run elsewhere, and
+// closes the connection.
+func TestBulkOfOneProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host, err := os.Hostname()
+		require.NoError(t, err)
+		a, b := newRig(t, Options{}), newRig(t, Options{Process: "b"})
+		a.many("order-", 5)
+		s := call[jobState](a, 200, "/api/bulk", object{"action": "cancel", "filter": object{"state": "waiting"}})
+		require.Equal(t, fmt.Sprintf("%.64s-%d", host, os.Getpid()), s.Process)
+		a.finished(s.ID)
+		require.Equal(t, s.Process, call[jobList](a, 200, "/api/bulk", nil).Process)
+		require.Equal(t, jobList{Process: "b", Bulk: []jobState{}}, call[jobList](b, 200, "/api/bulk", nil))
+		for path, body := range map[string]any{"": nil, "/stop": object{}} {
+			w := b.do(b.request("/api/bulk/"+s.ID+path, body))
+			require.Equal(t, 404, w.Code)
+			require.Equal(t, "close", w.Header().Get("Connection"))
+			require.JSONEq(t, `{"error":"no bulk action of the last 20 of b has the id \"`+s.ID+`\"","elsewhere":true}`, w.Body.String())
+		}
 	})
 }
 

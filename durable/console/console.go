@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -48,9 +50,13 @@ type Options struct {
 	// page shows its error. Default: any body is valid.
 	CheckBody func(topic string, body []byte) error
 
-	// MaxSessions bounds the sessions; a login beyond it ends the oldest session. Default 100; 1 to
-	// 10,000.
-	MaxSessions int
+	// TrustedProxies are the networks of proxies whose X-Forwarded-For the console believes. The
+	// address of a client is then the last in that header that is not a trusted proxy's. It is
+	// logged, and wrong tokens are counted by it. Default: none, and the address is the peer's.
+	TrustedProxies []netip.Prefix
+
+	// Process names this process in its bulk actions. Default: the host's name and the process ID.
+	Process string
 
 	// MaxStreams bounds the open pages with live values. Default 64; 1 to 1,024.
 	MaxStreams int
@@ -68,7 +74,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	o.MaxSessions = cmp.Or(o.MaxSessions, 100)
+	if o.Process == "" {
+		host, _ := os.Hostname() // on error the process ID alone names the process
+		o.Process = fmt.Sprintf("%.64s-%d", host, os.Getpid())
+	}
 	o.MaxStreams = cmp.Or(o.MaxStreams, 64)
 	o.MaxBulk = cmp.Or(o.MaxBulk, 4)
 	if n := len(o.Token); n != 0 && (n < minToken || n > maxToken) {
@@ -82,10 +91,15 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("console: Options.Hosts has %.64q, must be host names without ports", host)
 		}
 	}
+	for _, p := range o.TrustedProxies {
+		if p.Bits() < 1 || p.Addr().Is4In6() {
+			return o, fmt.Errorf("console: Options.TrustedProxies has %q, must be networks of proxies such as 10.0.0.0/8, not all addresses", p)
+		}
+	}
 	for _, bound := range []struct {
 		field     string
 		value, to int
-	}{{"MaxSessions", o.MaxSessions, 10_000}, {"MaxStreams", o.MaxStreams, 1024}, {"MaxBulk", o.MaxBulk, 16}} {
+	}{{"MaxStreams", o.MaxStreams, 1024}, {"MaxBulk", o.MaxBulk, 16}} {
 		if bound.value < 1 || bound.value > bound.to {
 			return o, fmt.Errorf("console: Options.%s is %d, must be 1 to %d", bound.field, bound.value, bound.to)
 		}
@@ -118,8 +132,10 @@ func New(timers *durable.Timers, o Options) (*Console, error) {
 		return nil, err
 	}
 	c := &Console{timers: timers, options: o}
+	if c.sessions, err = newSessions(o.Token); err != nil {
+		return nil, err
+	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.sessions = newSessions(o.Token, o.MaxSessions)
 	c.feed = webpage.NewFeed(o.MaxStreams, c.events)
 	webpage.Handle(&c.mux, page())
 	c.mux.HandleFunc("GET /api/session", c.serveSession)
@@ -212,5 +228,5 @@ func (c *Console) answer(w http.ResponseWriter, r *http.Request, f func(r *http.
 
 // log records a change.
 func (c *Console) log(r *http.Request, action string, args ...any) {
-	c.options.Logger.Info("console: change", append([]any{"remote", r.RemoteAddr, "action", action}, args...)...)
+	c.options.Logger.Info("console: change", append([]any{"remote", r.RemoteAddr, "client", c.client(r), "action", action}, args...)...)
 }

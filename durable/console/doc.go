@@ -30,12 +30,26 @@
 // asks for it once and keeps a session of 12 hours in an HttpOnly, SameSite=Strict cookie. Serve it
 // over TLS beyond loopback.
 //
+// The cookie is signed with a key that is derived from the token, and no process stores it. So
+// consoles with the same token behind a load balancer, which need no sticky connections, and a
+// console that was restarted, accept the sessions of each other. A new token ends all sessions.
+//
+// A logout removes the cookie from the browser, which thereby has no session at any process. The
+// process that answers the logout refuses the session as long as it runs, and ends its streams. The
+// other processes do not learn of it, so they accept a copy of the cookie that somebody made before,
+// until 12 hours after the login. No script can make such a copy, but a program that reads the
+// browser's files can, and so can a proxy or a network without TLS.
+//
 //   - A POST of another origin is refused by [http.CrossOriginProtection], and every POST must
 //     have the header X-Limbo-Console: 1, which no form can send.
-//   - After five wrong tokens within a minute, an address is refused for the rest of it. Clients
-//     behind one proxy share an address.
+//   - After five wrong tokens within a minute, a login from the same address, or the same /64 of
+//     IPv6, is refused for the rest of it. Even the right token is refused then: the answer would
+//     otherwise tell which guess is right. A session is never refused. Each process counts for
+//     itself. Clients behind a proxy share its address unless Options.TrustedProxies names the
+//     proxy, so that one of them can lock out the others.
 //   - Options.ReadOnly rejects every change.
-//   - Every change is logged, with the remote address, the action and the count.
+//   - Every change is logged, with the addresses of the peer and the client, the action and the
+//     count.
 //
 // # Bulk actions
 //
@@ -45,4 +59,8 @@
 // errors of the engine, until the user stops it. [Console.Close] ends it: an action does not
 // survive its process. The counts of changed timers do not include a page of the action whose reply
 // was lost.
+//
+// Each action names the process that runs it (Options.Process). Only this process knows and can stop
+// the action. Behind a load balancer the page finds it by repeated requests, each of which may reach
+// another process: its view of the bulk actions asks once a second, and combines the replies.
 package console

@@ -58,6 +58,41 @@ func (c *Console) knownHost(hostport string) bool {
 	return slices.ContainsFunc(c.options.Hosts, func(name string) bool { return strings.EqualFold(name, host) })
 }
 
+// client returns the address of the client that sent a request: the peer's, or, while that is a
+// trusted proxy's, the one from which the proxy says to have got the request. Proxies append to
+// X-Forwarded-For, so everything left of an address that is not trusted may be invented. An entry
+// that is no address counts as the proxy that passed it on.
+func (c *Console) client(r *http.Request) netip.Addr {
+	client, _ := addressOf(r.RemoteAddr)
+	entries := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, entry := range slices.Backward(entries) {
+		trusted := slices.ContainsFunc(c.options.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(client) })
+		from, err := addressOf(strings.TrimSpace(entry))
+		if !trusted || err != nil {
+			break
+		}
+		client = from
+	}
+	return client
+}
+
+// addressOf returns the address in a text, with or without a port and brackets. A text without an
+// address, such as the peer of a Unix socket, has the zero Addr.
+func addressOf(text string) (netip.Addr, error) {
+	if at, err := netip.ParseAddrPort(text); err == nil {
+		return at.Addr().Unmap().WithZone(""), nil
+	}
+	a, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	return a.Unmap().WithZone(""), err
+}
+
+// networkOf returns the network by which wrong tokens are counted: an IPv4 address, or the /64 of an
+// IPv6 address, because one machine has many addresses in its network.
+func networkOf(a netip.Addr) netip.Prefix {
+	network, _ := a.Prefix(min(a.BitLen(), 64)) // the zero Prefix for the zero Addr
+	return network
+}
+
 // authorize refuses a request without a session, if there is a token.
 func (c *Console) authorize(r *http.Request) error {
 	if c.sessions.valid(r) {

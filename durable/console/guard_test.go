@@ -3,11 +3,14 @@ package console
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -201,23 +204,110 @@ func TestCookieByTLS(t *testing.T) {
 	require.True(t, r.do(q).Result().Cookies()[0].Secure, "a proxy ends TLS")
 }
 
-// A login beyond the bound ends the oldest session.
-func TestSessionsAreBounded(t *testing.T) {
+// Each process with the token accepts the session of a login to one of them, for 12 hours. A logout
+// removes the browser's cookie. The process that answers it refuses a copy of the cookie.
+func TestProcessesShareSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Options{Token: secret, MaxSessions: 3})
-		for range 4 {
-			time.Sleep(time.Second)
-			r.login(secret)
+		a, b := newRig(t, Options{Token: secret}), newRig(t, Options{Token: secret, ReadOnly: true})
+		other := newRig(t, Options{Token: secret + "!"})
+		a.login(secret)
+		b.cookies, other.cookies = a.cookies, a.cookies
+		for range 3 {
+			call[overview](a, 200, "/api/overview", nil)
+			call[overview](b, 200, "/api/overview", nil)
 		}
-		all := r.cookies
-		for i, cookie := range all {
-			r.cookies = []*http.Cookie{cookie}
-			want := 200
-			if i == 0 {
-				want = 401
+		other.refused(401, "/api/overview", nil, "no session")
+		other.login(secret + "!")
+		require.NotEqual(t, a.cookies[0].Name, other.cookies[1].Name, "a browser keeps both")
+
+		removed := a.do(a.request("/api/logout", object{})).Result().Cookies()[0]
+		require.Equal(t, []any{a.cookies[0].Name, "", -1}, []any{removed.Name, removed.Value, removed.MaxAge})
+		a.refused(401, "/api/overview", nil, "no session")
+		call[overview](b, 200, "/api/overview", nil)
+		time.Sleep(12 * time.Hour)
+		b.refused(401, "/api/overview", nil, "it has expired")
+	})
+}
+
+// No change to a cookie's value makes a session that is valid, or one that survives a logout.
+func TestForgedSessions(t *testing.T) {
+	r := newRig(t, Options{Token: secret})
+	r.login(secret)
+	value := r.cookies[0].Value
+	raw, err := base64.RawURLEncoding.DecodeString(value)
+	require.NoError(t, err)
+	try := func(value string) int {
+		r.cookies = []*http.Cookie{{Name: r.cookies[0].Name, Value: value}}
+		return r.do(r.request("/api/overview", nil)).Code
+	}
+	for i := range raw {
+		raw[i] ^= 1
+		require.Equal(t, 401, try(base64.RawURLEncoding.EncodeToString(raw)), i)
+		raw[i] ^= 1
+	}
+	for n := range raw {
+		require.Equal(t, 401, try(base64.RawURLEncoding.EncodeToString(raw[:n])), n)
+	}
+	require.Equal(t, 401, try(base64.RawURLEncoding.EncodeToString(append(raw, 0))))
+	require.Equal(t, 200, try(value))
+	call[object](r, 200, "/api/logout", object{})
+	require.Equal(t, 401, try(value))
+	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	for i := range digits { // the last one has two unused bits
+		require.Equal(t, 401, try(value[:len(value)-1]+digits[i:i+1]))
+	}
+}
+
+// The clock of another process may be ahead. Sessions do not last longer if it is far ahead.
+func TestSessionsOfOtherClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newRig(t, Options{Token: secret}), newRig(t, Options{Token: secret})
+		at := func(begun time.Time) int {
+			id := binary.BigEndian.AppendUint64(make([]byte, 16), uint64(begun.UnixMilli()))
+			b.cookies = []*http.Cookie{{Name: a.console.sessions.cookie, Value: base64.RawURLEncoding.EncodeToString(append(id, a.console.sessions.sign(id)...))}}
+			return b.do(b.request("/api/overview", nil)).Code
+		}
+		for begun, status := range map[time.Duration]int{
+			-12 * time.Hour: 401, time.Second - 12*time.Hour: 200, time.Minute: 200, 12 * time.Hour: 401, 1000 * time.Hour: 401,
+		} {
+			require.Equal(t, status, at(time.Now().Add(begun)), begun)
+		}
+	})
+}
+
+// A process remembers a bounded number of logouts. Beyond it, all earlier sessions have ended.
+func TestLogoutsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Options{Token: secret})
+		s := &r.console.sessions
+		ask := func(value string) *http.Request {
+			q := httptest.NewRequest(http.MethodGet, "/", nil)
+			q.AddCookie(&http.Cookie{Name: s.cookie, Value: value})
+			return q
+		}
+		fill := func() {
+			for len(s.ended) < maxEnded {
+				s.end(ask(s.begin()))
 			}
-			require.Equal(t, want, r.do(r.request("/api/overview", nil)).Code, i)
 		}
+		first := ask(s.begin())
+		s.end(first)
+		fill()
+		time.Sleep(12 * time.Hour) // the sessions have expired, and need not be remembered
+		second, kept := ask(s.begin()), ask(s.begin())
+		s.end(second)
+		require.Len(t, s.ended, 1)
+		fill()
+		require.False(t, s.valid(second))
+		require.True(t, s.valid(kept))
+		s.end(ask("made up"))
+		require.True(t, s.valid(kept))
+		s.end(ask(s.begin()))
+		require.Len(t, s.ended, 1)
+		require.False(t, s.valid(second))
+		require.False(t, s.valid(kept))
+		time.Sleep(time.Millisecond)
+		require.True(t, s.valid(ask(s.begin())))
 	})
 }
 
@@ -257,6 +347,66 @@ func TestWrongTokensAreThrottled(t *testing.T) {
 	})
 }
 
+func prefixes(all ...string) (p []netip.Prefix) {
+	for _, one := range all {
+		p = append(p, netip.MustParsePrefix(one))
+	}
+	return p
+}
+
+// The client is the last address in X-Forwarded-For that no trusted proxy has, but only if a trusted
+// proxy sent the request.
+func TestClientBehindProxies(t *testing.T) {
+	r := newRig(t, Options{TrustedProxies: prefixes("10.0.0.0/8", "fd00::/8", "127.0.0.1/32")})
+	for _, c := range []struct {
+		what, peer string
+		header     []string
+		client     string
+	}{
+		{"no proxy", "203.0.113.9:5", nil, "203.0.113.9"},
+		{"a client that poses as a proxy", "203.0.113.9:5", []string{"198.51.100.1"}, "203.0.113.9"},
+		{"a proxy", "10.1.2.3:5", []string{"198.51.100.1"}, "198.51.100.1"},
+		{"a proxy without the header", "10.1.2.3:5", nil, "10.1.2.3"},
+		{"a client that invents hops", "10.1.2.3:5", []string{"192.0.2.1, 10.9.9.9, 198.51.100.1"}, "198.51.100.1"},
+		{"two proxies", "10.1.2.3:5", []string{"198.51.100.1, 10.9.9.9"}, "198.51.100.1"},
+		{"two proxies with a header each", "127.0.0.1:5", []string{"192.0.2.1", "198.51.100.1", "10.9.9.9"}, "198.51.100.1"},
+		{"an untrusted proxy before a trusted one", "10.1.2.3:5", []string{"198.51.100.1, 192.0.2.7, 10.9.9.9"}, "192.0.2.7"},
+		{"a client that is a proxy", "10.1.2.3:5", []string{"10.0.0.1, 10.0.0.2"}, "10.0.0.1"},
+		{"IPv6", "[fd00::1]:5", []string{"2001:db8::7"}, "2001:db8::7"},
+		{"IPv6 with brackets, ports and a zone", "[fd00::1%eth0]:5", []string{"[2001:db8::7], [fd00::2]:443"}, "2001:db8::7"},
+		{"IPv4 in IPv6", "[::ffff:10.1.2.3]:5", []string{"::ffff:198.51.100.1, 10.2.3.4:80"}, "198.51.100.1"},
+		{"no address", "10.1.2.3:5", []string{"198.51.100.1, unknown"}, "10.1.2.3"},
+		{"no address behind a proxy", "10.1.2.3:5", []string{"198.51.100.1, 300.1.1.1, 10.9.9.9"}, "10.9.9.9"},
+		{"an empty entry", "10.1.2.3:5", []string{"198.51.100.1,"}, "10.1.2.3"},
+		{"a peer without an address", "@", []string{"198.51.100.1"}, "invalid IP"},
+	} {
+		q := httptest.NewRequest(http.MethodGet, "/", nil)
+		q.RemoteAddr, q.Header = c.peer, http.Header{"X-Forwarded-For": c.header}
+		require.Equal(t, c.client, r.console.client(q).String(), c.what)
+	}
+}
+
+// Wrong tokens of one client lock out neither another one behind the same proxy, nor a session.
+func TestThrottleBehindProxies(t *testing.T) {
+	r := newRig(t, Options{Token: secret, TrustedProxies: prefixes("10.0.0.0/8")})
+	try := func(peer, from, token string) *httptest.ResponseRecorder {
+		q := r.request("/api/login", object{"token": token})
+		q.RemoteAddr = peer
+		q.Header.Set("X-Forwarded-For", from)
+		return r.do(q)
+	}
+	r.cookies = try("10.0.0.1:1", "198.51.100.1", secret).Result().Cookies()
+	for i := range 5 {
+		require.Equal(t, 401, try("10.0.0.1:1", fmt.Sprintf("192.0.2.%d, 198.51.100.1", i), "wrong").Code)
+	}
+	require.Equal(t, 429, try("10.0.0.2:1", "198.51.100.1", secret).Code, "by another proxy")
+	require.Equal(t, 200, try("10.0.0.1:1", "198.51.100.2", secret).Code)
+	q := r.request("/api/overview", nil)
+	q.RemoteAddr = "198.51.100.1:1"
+	require.Equal(t, 200, r.do(q).Code, "a session is not locked out")
+	require.Contains(t, r.log.String(), `"console: too many wrong tokens" remote=10.0.0.2:1 client=198.51.100.1`)
+}
+
 func TestOptions(t *testing.T) {
 	r := newRig(t, Options{})
 	for _, c := range []struct {
@@ -266,7 +416,9 @@ func TestOptions(t *testing.T) {
 		{Options{Token: "short"}, "console: Options.Token is 5 bytes long, must be 16 to 1024"},
 		{Options{Hosts: []string{"http://a"}}, `console: Options.Hosts has "http://a", must be host names without ports`},
 		{Options{API: "http://[::1/"}, `console: Options.API is "http://[::1/", must be a URL`},
-		{Options{MaxSessions: -1}, "console: Options.MaxSessions is -1, must be 1 to 10000"},
+		{Options{TrustedProxies: make([]netip.Prefix, 1)}, `console: Options.TrustedProxies has "invalid Prefix", must be networks of proxies such as 10.0.0.0/8, not all addresses`},
+		{Options{TrustedProxies: prefixes("10.0.0.0/8", "::/0")}, `console: Options.TrustedProxies has "::/0", must be networks of proxies such as 10.0.0.0/8, not all addresses`},
+		{Options{TrustedProxies: prefixes("::ffff:10.0.0.0/104")}, `console: Options.TrustedProxies has "::ffff:10.0.0.0/104", must be networks of proxies such as 10.0.0.0/8, not all addresses`},
 		{Options{MaxStreams: 2000}, "console: Options.MaxStreams is 2000, must be 1 to 1024"},
 		{Options{MaxBulk: 17}, "console: Options.MaxBulk is 17, must be 1 to 16"},
 	} {

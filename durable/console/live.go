@@ -139,7 +139,7 @@ type live struct {
 	Polled    float64     `json:"polled_seconds,omitempty"` // duration of the last successful poll
 	Error     string      `json:"error,omitempty"`          // why the store does not answer
 	Since     time.Time   `json:"since,omitzero"`           // when the failures began
-	Bulk      []jobState  `json:"bulk"`
+	jobList
 }
 
 // events returns the function that makes the events of the streams, one per second. Each event has
@@ -182,7 +182,7 @@ func (c *Console) events() func(context.Context) ([]byte, time.Time) {
 			now := time.Now()
 			e.Overview.Now, told = e.Overview.Now.Add(now.Sub(told)), now
 		}
-		e.Bulk = c.bulk.jobStates()
+		e.jobList = c.jobList()
 		text, err := json.Marshal(e)
 		if err != nil { // a time after the year 9999, which no engine stores
 			text = []byte(`{"error":"the values cannot be written as JSON","bulk":[]}`)

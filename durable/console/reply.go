@@ -24,6 +24,9 @@ type failure struct {
 	Count      *int `json:"count,omitempty"`
 	AtLeast    bool `json:"at_least,omitempty"`
 	RetryAfter int  `json:"retry_after,omitempty"` // seconds
+	// Elsewhere: another process may know the answer. The reply closes the connection, because a
+	// load balancer may choose a process only for each connection.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 func (f *failure) Error() string { return f.Message }
@@ -53,6 +56,9 @@ func writeError(w http.ResponseWriter, err error) {
 	f := failureOf(err)
 	if f.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(f.RetryAfter))
+	}
+	if f.Elsewhere {
+		w.Header().Set("Connection", "close")
 	}
 	writeJSON(w, f.Status, f)
 }

@@ -82,7 +82,7 @@ func TestBadQueries(t *testing.T) {
 		r.refused(400, target, nil, why)
 	}
 	r.refused(404, "/api/timer?key=YQ", nil, "no timer or schedule has this key")
-	r.refused(404, "/api/bulk/x", nil, "no bulk action of the last 20 has the id \"x\"")
+	r.refused(404, "/api/bulk/x", nil, "has the id \"x\"")
 }
 
 // A key of any bytes reaches the engine unchanged, and is shown as text.
@@ -126,7 +126,7 @@ func TestActions(t *testing.T) {
 	require.Equal(t, actionReply{Changed: 1, Of: 2}, reply)
 
 	require.Contains(t, r.log.String(), `action=cancel timers=3 changed=2`)
-	require.Contains(t, r.log.String(), `remote=192.0.2.1:1234 action=reset timers=1 changed=1 key=order-0002`)
+	require.Contains(t, r.log.String(), `remote=192.0.2.1:1234 client=192.0.2.1 action=reset timers=1 changed=1 key=order-0002`)
 
 	r.engine.set(func(string) error { return errors.New("connection refused") })
 	reply = call[actionReply](r, 200, "/api/timers/cancel", object{"keys": keys64("order-0004")})

@@ -46,6 +46,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 	fs.StringVar(&c.Listen, "listen", "127.0.0.1:7717", "`host:port` of the API; other than loopback needs a token")
 	fs.StringVar(&c.Page, "http", "", "`host:port`, of loopback, of a live page with the metrics, and /metrics for Prometheus; default: none")
 	fs.StringVar(&c.Console, "console", "on", "the console at /console/ of -listen: on, read-only or off")
+	proxies := fs.String("trusted-proxies", "", "`prefixes` of addresses of proxies whose X-Forwarded-For the console believes, such as 10.0.0.0/8,fd00::1")
 	fs.StringVar(&c.Store, "store", "pebble:timerd.db", "`store`: pebble:DIR, redis://host:port/db, rediss://…, redis+cluster://host:port?addr=host:port")
 	fs.StringVar(&c.Namespace, "namespace", "limbo", "Redis: the prefix of all keys")
 	fs.IntVar(&c.WaitReplicas, "wait-replicas", 0, "Redis: replicas that must confirm a change")
@@ -96,7 +97,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (flags, 
 	if f.health {
 		return f, checkHealthFlags(f.config)
 	}
-	return f, f.finish(getenv, *tokenFile, *secretFile, *allow, *logs)
+	return f, f.finish(getenv, *tokenFile, *secretFile, *allow, *proxies, *logs)
 }
 
 // fromEnvironment sets those of the named flags that are not set from the environment: -max-dead from
@@ -117,7 +118,7 @@ func fromEnvironment(fs *flag.FlagSet, names []string, getenv func(string) strin
 	return nil
 }
 
-func (f *flags) finish(getenv func(string) string, tokenFile, secretFile, allow, logs string) error {
+func (f *flags) finish(getenv func(string) string, tokenFile, secretFile, allow, proxies, logs string) error {
 	token, err := secret(tokenFile, getenv("TIMERD_TOKEN"))
 	if err != nil {
 		return err
@@ -126,14 +127,11 @@ func (f *flags) finish(getenv func(string) string, tokenFile, secretFile, allow,
 	if f.config.Secret, err = secret(secretFile, getenv("TIMERD_SECRET")); err != nil {
 		return err
 	}
-	if allow != "" {
-		for s := range strings.SplitSeq(allow, ",") {
-			p, err := parsePrefix(strings.TrimSpace(s))
-			if err != nil {
-				return fmt.Errorf("timerd: -allow has %q, must be addresses or prefixes such as 10.0.0.0/8", s)
-			}
-			f.config.Allow = append(f.config.Allow, p)
-		}
+	if f.config.Allow, err = prefixes("allow", allow); err != nil {
+		return err
+	}
+	if f.config.TrustedProxies, err = prefixes("trusted-proxies", proxies); err != nil {
+		return err
 	}
 	switch logs {
 	case "text", "json":
@@ -161,11 +159,23 @@ func secret(file, env string) ([]byte, error) {
 	return b, nil
 }
 
-func parsePrefix(s string) (netip.Prefix, error) {
-	if a, err := netip.ParseAddr(s); err == nil {
-		return netip.PrefixFrom(a, a.BitLen()), nil
+// prefixes returns the addresses and prefixes of a flag's list.
+func prefixes(flag, list string) (all []netip.Prefix, err error) {
+	if list == "" {
+		return nil, nil
 	}
-	return netip.ParsePrefix(s)
+	for s := range strings.SplitSeq(list, ",") {
+		s := strings.TrimSpace(s)
+		p, err := netip.ParsePrefix(s)
+		if a, e := netip.ParseAddr(s); e == nil {
+			p, err = a.Prefix(a.BitLen())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("timerd: -%s has %q, must be addresses or prefixes such as 10.0.0.0/8", flag, s)
+		}
+		all = append(all, p)
+	}
+	return all, nil
 }
 
 func (f *flags) logger(w io.Writer) *slog.Logger {

@@ -36,32 +36,36 @@ func writeTemp(t *testing.T, content string) string {
 
 func TestFlags(t *testing.T) {
 	env := map[string]string{"TIMERD_TOKEN": "0123456789abcdef", "TIMERD_SECRET": "from the environment"}
-	f, err := parse([]string{"-listen", ":80", "-allow", "10.0.0.0/8, ::1", "-log", "json", "-log-level", "debug", "-secret-file", writeTemp(t, "fedcba9876543210\n")},
+	f, err := parse([]string{"-listen", ":80", "-allow", "10.0.0.0/8, ::1", "-trusted-proxies", "fd00::/8,10.0.0.1", "-log", "json", "-log-level", "debug", "-secret-file", writeTemp(t, "fedcba9876543210\n")},
 		func(name string) string { return env[name] }, nil)
 	require.NoError(t, err)
 	require.Equal(t, "0123456789abcdef", f.config.Token)
 	require.Equal(t, "fedcba9876543210", string(f.config.Secret))
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("::1/128")}, f.config.Allow)
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("fd00::/8"), netip.MustParsePrefix("10.0.0.1/32")}, f.config.TrustedProxies)
 	var out bytes.Buffer
 	f.logger(&out).Debug("said")
 	require.Contains(t, out.String(), `"msg":"said"`)
 
 	for want, args := range map[string][]string{
-		`-listen is "0.0.0.0:80", must be a loopback address such as 127.0.0.1:7717 unless`: {"-listen", "0.0.0.0:80"},
-		`-listen is ":80", must be a loopback address`:                                      {"-listen", ":80"},
-		`-listen is "example.com:80", must be a loopback address`:                           {"-listen", "example.com:80"},
-		`-listen is "80", must be host:port`:                                                {"-listen", "80"},
-		`the token is 5 bytes long, must be at least 16`:                                    {"-token-file", writeTemp(t, "short")},
-		`the token has white space in it`:                                                   {"-token-file", writeTemp(t, "0123456789 abcdef")},
-		`is empty, must hold at least 16 bytes`:                                             {"-token-file", writeTemp(t, "\n")},
-		`no such file`:                                                                      {"-token-file", "/nonexistent/token"},
-		`-store is "mysql:x", must be pebble:DIR`:                                           {"-store", "mysql:x"},
-		`-store is "pebble:", must be pebble:DIR`:                                           {"-store", "pebble:"},
-		`-workers is "-1", must be 0`:                                                       {"-workers", "-1"},
-		`-wait-replicas is "1", must be 0 with a store that has no replicas`:                {"-wait-replicas", "1"},
-		`-allow has "10.0.0.0/33", must be addresses or prefixes`:                           {"-allow", "10.0.0.0/33"},
-		`-log is "xml", must be text or json`:                                               {"-log", "xml"},
-		`there is an argument "x", must be flags only`:                                      {"x"},
+		`-listen is "0.0.0.0:80", must be a loopback address such as 127.0.0.1:7717 unless`:    {"-listen", "0.0.0.0:80"},
+		`-listen is ":80", must be a loopback address`:                                         {"-listen", ":80"},
+		`-listen is "example.com:80", must be a loopback address`:                              {"-listen", "example.com:80"},
+		`-listen is "80", must be host:port`:                                                   {"-listen", "80"},
+		`the token is 5 bytes long, must be at least 16`:                                       {"-token-file", writeTemp(t, "short")},
+		`the token has white space in it`:                                                      {"-token-file", writeTemp(t, "0123456789 abcdef")},
+		`is empty, must hold at least 16 bytes`:                                                {"-token-file", writeTemp(t, "\n")},
+		`no such file`:                                                                         {"-token-file", "/nonexistent/token"},
+		`-store is "mysql:x", must be pebble:DIR`:                                              {"-store", "mysql:x"},
+		`-store is "pebble:", must be pebble:DIR`:                                              {"-store", "pebble:"},
+		`-workers is "-1", must be 0`:                                                          {"-workers", "-1"},
+		`-wait-replicas is "1", must be 0 with a store that has no replicas`:                   {"-wait-replicas", "1"},
+		`-allow has "10.0.0.0/33", must be addresses or prefixes`:                              {"-allow", "10.0.0.0/33"},
+		`-trusted-proxies has "lb.internal", must be addresses or prefixes such as 10.0.0.0/8`: {"-trusted-proxies", "10.0.0.1,lb.internal"},
+		`-trusted-proxies is "0.0.0.0/0", must be addresses or prefixes of proxies`:            {"-trusted-proxies", "0.0.0.0/0"},
+		`-trusted-proxies is "::ffff:10.0.0.0/104", must be addresses or prefixes of proxies`:  {"-trusted-proxies", "::ffff:10.0.0.0/104"},
+		`-log is "xml", must be text or json`:                                                  {"-log", "xml"},
+		`there is an argument "x", must be flags only`:                                         {"x"},
 	} {
 		_, err := parse(args, noEnv, nil)
 		require.ErrorContains(t, err, want)

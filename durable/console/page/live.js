@@ -15,11 +15,33 @@ export function listen(f) {
   return () => listeners.delete(f)
 }
 
+// Behind a load balancer, the stream comes from one of several processes, and each has its own bulk
+// actions. lists has what each process said last.
+const lists = new Map()
+const forgetAfter = 60_000 // milliseconds without a word from a process
+
+export function learn({ process, bulk }) {
+  lists.set(process, { bulk, at: performance.now() })
+}
+
+// begun adds an action that this page has started.
+export const begun = job => learn({ process: job.process, bulk: [job, ...lists.get(job.process)?.bulk ?? []] })
+
+// bulkActions returns the actions of all processes, the latest first, each with the seconds since
+// its process was heard.
+export function bulkActions() {
+  const now = performance.now()
+  for (const [process, { at }] of lists) if (now - at > forgetAfter) lists.delete(process)
+  return [...lists.values()].flatMap(({ bulk, at }) => bulk.map(job => ({ ...job, silent: (now - at) / 1000 })))
+    .sort((a, b) => new Date(b.begun) - new Date(a.begun))
+}
+
 export const connect = () => openStream({
   address: () => "api/live",
   events: {
     live(event) {
       newest = event
+      learn(newest)
       if (newest.overview) clock.set(newest.overview.now)
       if (newest.error) {
         setState("failing", "store fails")

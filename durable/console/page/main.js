@@ -4,7 +4,7 @@ import { begin, post, session } from "./api.js"
 import { bulkView, isOver } from "./bulk.js"
 import { say } from "./dialogs.js"
 import { $, fill, h } from "./shared/dom.js"
-import { connect, listen } from "./live.js"
+import { bulkActions, connect, listen } from "./live.js"
 import { overviewView } from "./overview.js"
 import { editView, scheduleView, schedulesView } from "./schedules.js"
 import { timersView } from "./timers.js"
@@ -40,12 +40,17 @@ addEventListener("hashchange", () => {
 
 $("skip").addEventListener("click", () => $("main").focus())
 
+const tabs = new BroadcastChannel("limbo console at " + location.pathname)
+
 $("logout").addEventListener("click", async () => {
-  try { await post("api/logout") } finally { location.reload() }
+  try {
+    await post("api/logout")
+    tabs.postMessage("logout")
+  } finally { location.reload() }
 })
 
-listen(live => {
-  const running = live.bulk.filter(job => !isOver(job)).length
+listen(() => {
+  const running = bulkActions().filter(job => !isOver(job)).length
   fill($("bulk-count"), running > 0 && [String(running), h("span", { class: "hidden" }, " running")])
 })
 
@@ -57,7 +62,9 @@ async function start() {
     return
   }
   document.body.classList.toggle("read-only", session.readOnly)
-  connect()
+  const reopen = connect()
+  // Behind a load balancer, the stream may come from a process that does not know of a logout.
+  tabs.addEventListener("message", () => document.hidden || reopen())
   show()
 }
 

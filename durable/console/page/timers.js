@@ -5,7 +5,7 @@ import { fill, h } from "./shared/dom.js"
 import { number, plural, visible, visibleLines } from "./shared/format.js"
 import { keyText, table, tableRow, timeCell, timersText } from "./parts.js"
 import { changeAll, changeTimers, offered } from "./dialogs.js"
-import { listen } from "./live.js"
+import { begun, listen } from "./live.js"
 
 const states = [["waiting", "Waiting"], ["running", "Running"], ["dead", "Dead"]]
 const timeHeads = { waiting: "Due", running: "Lease ends", dead: "Died" }
@@ -109,7 +109,10 @@ export function timersView(query) {
       : []
     const many = !selected.size && total?.count > 0
       ? offered(filter.state).map(([name, a]) => make("all-" + name, a, a.all + "…", async () => {
-        if (await changeAll(name, filter, describe(filter, page[0]?.schedule_text) + ".")) location.hash = "#/bulk"
+        const job = await changeAll(name, filter, describe(filter, page[0]?.schedule_text) + ".")
+        if (!job) return
+        begun(job)
+        location.hash = "#/bulk"
       }))
       : []
     const clear = selected.size > 0 && h("button", { type: "button", click: () => {

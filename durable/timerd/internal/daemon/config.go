@@ -31,6 +31,9 @@ type Config struct {
 	TLSClientCA string // a file; clients need a certificate from one of its CAs
 	Logger      *slog.Logger
 
+	// TrustedProxies are networks of proxies whose X-Forwarded-For the console believes.
+	TrustedProxies []netip.Prefix
+
 	Workers     int // maximum number of concurrent callbacks; 0: no worker
 	Name        string
 	Lease       time.Duration
@@ -74,6 +77,11 @@ func (c Config) Check() error {
 	}
 	if c.Console != "" && c.Console != consoleOn && c.Console != consoleReadOnly && c.Console != consoleOff {
 		return flagError("console", c.Console, "on, read-only or off")
+	}
+	for _, p := range c.TrustedProxies {
+		if p.Bits() == 0 || p.Addr().Is4In6() {
+			return flagError("trusted-proxies", p.String(), "addresses or prefixes of proxies such as 10.0.0.0/8, not all addresses")
+		}
 	}
 	if c.TLSCert == "" && c.TLSKey != "" {
 		return flagError("tls-cert", "", "the file of the certificate whose private key -tls-key names")

@@ -43,6 +43,7 @@ func (d *daemon) newConsole(timers *durable.Timers) (_ http.Handler, closeConsol
 	c, err := console.New(timers, console.Options{
 		API:   "../", // the console is mounted at /console/
 		Token: d.c.Token, ReadOnly: d.c.Console == consoleReadOnly, Logger: d.c.Logger,
+		TrustedProxies: d.c.TrustedProxies, Process: d.c.Name,
 		Decode: func(_ string, body []byte) string { return api.Readable(body) },
 		CheckBody: func(_ string, body []byte) error {
 			if _, err := webhook.Decode(body); err != nil {
