@@ -81,6 +81,11 @@ func newEveryKind(t testing.TB) *everyKind {
 	reminder, err := reminders.NewWorker(func(context.Context, durable.Fired) error { return nil }, durable.WorkerOptions{})
 	require.NoError(t, err)
 	add("reminders", Worker(reminder))
+	_, _, err = reminders.PutSchedule(ctx, durable.Schedule{Key: "every second", Every: time.Second})
+	require.NoError(t, err)
+	working, stopWorking := context.WithCancel(ctx)
+	worked := make(chan error, 1)
+	go func() { worked <- reminder.Run(working) }()
 	add("disk", Custom("journal", func() []Metric {
 		return []Metric{
 			{Name: "records", Help: "Records held", Value: 3},
@@ -121,6 +126,8 @@ func newEveryKind(t testing.TB) *everyKind {
 	}
 	e.act()
 	t.Cleanup(func() {
+		stopWorking()
+		require.NoError(t, <-worked)
 		_, err := wheel.Shutdown(ctx, timingwheel.Discard)
 		require.NoError(t, err)
 		_, err = table.Shutdown(ctx, timingwheel.Discard)

@@ -144,7 +144,7 @@ func TestTimer(t *testing.T) {
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	x := openTab(t, s.console(console.Options{Token: token}).address)
+	x := openTab(t, s.console(console.Options{Token: tokenOf(t)}).address)
 	x.fill("dialog.login [name=token]", "wrong")
 	x.click("dialog.login button", "Log in")
 	x.shows("this is not the token")
@@ -177,7 +177,7 @@ func TestLogin(t *testing.T) {
 func TestLateRefusal(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	x := openTab(t, s.console(console.Options{Token: token}).address)
+	x := openTab(t, s.console(console.Options{Token: tokenOf(t)}).address)
 	x.login()
 	x.view("#/edit")
 	x.Until(`document.querySelector("[name=cron]")`)

@@ -15,7 +15,7 @@ func TestAccessibleViews(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.realistic()
-	x := openTab(t, s.console(console.Options{Token: token}).address)
+	x := openTab(t, s.console(console.Options{Token: tokenOf(t)}).address)
 	axe := chrome.NewAxe(x.Tab)
 	x.Until(`document.querySelector("dialog.login[open]")`)
 	axe.Check("login")

@@ -157,7 +157,7 @@ func TestLargeBody(t *testing.T) {
 func TestWrongTokens(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	x := openTab(t, s.console(console.Options{Token: token}).address)
+	x := openTab(t, s.console(console.Options{Token: tokenOf(t)}).address)
 	for i := range 5 {
 		x.fill("dialog.login [name=token]", fmt.Sprint("guess ", i))
 		x.Script(`document.querySelector("dialog.login .error").textContent = ""`)
@@ -165,7 +165,7 @@ func TestWrongTokens(t *testing.T) {
 		x.shows("this is not the token")
 		x.Until(`!document.querySelector("dialog.login button").disabled`)
 	}
-	x.fill("dialog.login [name=token]", token)
+	x.fill("dialog.login [name=token]", tokenOf(t))
 	x.Do(chromedp.Focus(chromedp.CSS("dialog.login input")), chromedp.KeyEvent("\r"))
 	x.shows("too many wrong tokens came from this address: wait a minute")
 	require.Regexp(t, `\(\d+ s\)$`, eval[string](x, `document.querySelector("dialog.login .error").textContent`))

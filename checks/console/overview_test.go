@@ -165,6 +165,7 @@ func TestCopyAsCurl(t *testing.T) {
 	t.Parallel()
 	need.Program(t, "curl", "curl")
 	s := newScene(t)
+	token := tokenOf(t)
 	type request struct{ method, list, key, body, token string }
 	got := make(chan request, 1)
 	mux := http.NewServeMux()

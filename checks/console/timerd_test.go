@@ -25,10 +25,11 @@ import (
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
 )
 
-const (
-	token   = "correct-horse-battery-staple"
-	maxDead = 100_000 // dead letters of each shard
-)
+const maxDead = 100_000 // dead letters of each shard
+
+// tokenOf returns the token of a test. Tabs share their cookies, and consoles with one token their
+// sessions.
+func tokenOf(t *testing.T) string { return "correct-horse-battery-staple-" + t.Name() }
 
 // daemon is a timerd without a worker, so due timers wait.
 type daemon struct {
@@ -74,8 +75,8 @@ func onRedis(t *testing.T, seed func(*scene), test func(*testing.T, *daemon), fl
 
 func startTimerd(t *testing.T, store string, flags ...string) *daemon {
 	t.Helper()
-	server := servers.Timerd(t, token, append([]string{"-store", store, "-shards", "4", "-workers", "0", "-max-dead", strconv.Itoa(maxDead)}, flags...)...)
-	c, err := client.New("http://"+server.Address, client.Options{Token: token})
+	server := servers.Timerd(t, tokenOf(t), append([]string{"-store", store, "-shards", "4", "-workers", "0", "-max-dead", strconv.Itoa(maxDead)}, flags...)...)
+	c, err := client.New("http://"+server.Address, client.Options{Token: tokenOf(t)})
 	require.NoError(t, err)
 	return &daemon{t: t, address: "http://" + server.Address + "/console/", client: c, process: server.Process}
 }
@@ -90,7 +91,7 @@ func (d *daemon) open(t *testing.T) tab {
 
 func (x tab) login() {
 	x.Helper()
-	x.fill("dialog.login [name=token]", token)
+	x.fill("dialog.login [name=token]", tokenOf(x.T))
 	x.click("dialog.login button", "Log in")
 	x.Until(`!document.querySelector("dialog.login") && document.getElementById("state").textContent === "live"`)
 }

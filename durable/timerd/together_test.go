@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -37,10 +36,32 @@ func launch(t *testing.T, address string, cmd *exec.Cmd, ready func() error) {
 	require.Eventually(t, func() bool { return ready() == nil }, time.Minute, 20*time.Millisecond)
 }
 
+// freeAddress returns an address for a server.
+func freeAddress(t *testing.T) string {
+	a, err := loopback.Addr()
+	require.NoError(t, err)
+	return a
+}
+
+// startRedis starts a Redis, which ends with the test, and returns its URL.
+func startRedis(t *testing.T) string {
+	server := need.Program(t, "redis-server", "redis-server", "valkey-server")
+	redis := freeAddress(t)
+	host, port, err := net.SplitHostPort(redis)
+	require.NoError(t, err)
+	launch(t, redis, exec.Command(server, "--bind", host, "--port", port, "--save", "", "--dir", t.TempDir()), func() error {
+		c, err := net.Dial("tcp", redis)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	})
+	return "redis://" + redis
+}
+
 // Two processes share a Redis, and put and update the same schedules at the same time. They create
 // one set of occurrences.
 func TestTwoProcessesWithTheSameSchedules(t *testing.T) {
-	server := need.Program(t, "redis-server", "redis-server", "valkey-server")
 	t.Parallel()
 	const schedules, limit = 20, 6 // a process puts a schedule again after each occurrence but the last
 
@@ -60,25 +81,11 @@ func TestTwoProcessesWithTheSameSchedules(t *testing.T) {
 	}))
 	t.Cleanup(receiver.Close)
 
-	address := func() string {
-		a, err := loopback.Addr()
-		require.NoError(t, err)
-		return a
-	}
-	redis := address()
-	at, err := url.Parse("redis://" + redis)
-	require.NoError(t, err)
-	launch(t, redis, exec.Command(server, "--bind", at.Hostname(), "--port", at.Port(), "--save", "", "--dir", t.TempDir()), func() error {
-		c, err := net.Dial("tcp", redis)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err
-	})
+	redis := startRedis(t)
 	var bases []string
 	for range 2 {
-		listen := address()
-		cmd := exec.Command(os.Args[0], "-listen", listen, "-store", "redis://"+redis, "-allow", "127.0.0.0/8", "-per-host", "64", "-lease", "1s")
+		listen := freeAddress(t)
+		cmd := exec.Command(os.Args[0], "-listen", listen, "-store", redis, "-allow", "127.0.0.0/8", "-per-host", "64", "-lease", "1s")
 		cmd.Env = append(os.Environ(), "LIMBO_TIMERD_TEST=1")
 		bases = append(bases, "http://"+listen)
 		launch(t, listen, cmd, func() error {
