@@ -117,15 +117,6 @@ func (c *core) deliver(op Completion, o Outcome, cause error) {
 	op.Complete(o, cause)
 }
 
-// unlessDone is deferred by a function that calls user code for one operation after the other. If
-// that code ends the goroutine by runtime.Goexit, only deferred calls still run: unlessDone then
-// goes on with the rest, so that no operation is missed because of another one (P7).
-func unlessDone(done *bool, rest func()) {
-	if !*done {
-		rest()
-	}
-}
-
 // recoverPanic recovers and reports a panic of the function that defers it.
 func (c *core) recoverPanic() {
 	if v := recover(); v != nil {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/seed-782fa212/limbo/internal/goexit"
 	"github.com/seed-782fa212/limbo/internal/ring"
 )
 
@@ -78,17 +79,8 @@ func waitFor(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// endAll ends operations as Closed.
-func endAll(all []Pending) {
-	done := false
-	defer unlessDone(&done, func() { endAll(all) })
-	for len(all) > 0 {
-		h := all[0]
-		all = all[1:]
-		h.end(Closed)
-	}
-	done = true
-}
+// endAll ends operations as Closed, each of them whatever the others do (P7: one at a time).
+func endAll(all []Pending) { goexit.Each(all, func(h Pending) { h.end(Closed) }) }
 
 // wait returns a channel that is closed by the next notify.
 func (c *closing) wait() <-chan struct{} {

@@ -8,6 +8,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"time"
+
+	"github.com/seed-782fa212/limbo/internal/goexit"
 )
 
 // Threshold holds operations that wait for a number to be reached on a key: a produce for the
@@ -287,7 +289,7 @@ func (t *Threshold[K, N]) sweep(s sweep[K, N]) int {
 // run visits this batch and all that follow.
 func (s *sweep[K, N]) run() {
 	done := false
-	defer unlessDone(&done, s.run)
+	defer goexit.Resume(&done, s.run)
 	for {
 		for s.at < s.n {
 			g := s.found[s.at]

@@ -3,6 +3,8 @@ package purgatory
 import (
 	"math/bits"
 	"sync"
+
+	"github.com/seed-782fa212/limbo/internal/goexit"
 )
 
 // batch is the maximum number of operations taken from a list while its lock is held once. It
@@ -171,7 +173,7 @@ func (w *walk[K]) found() []Pending {
 // run visits this batch and all that follow.
 func (w *walk[K]) run() {
 	done := false
-	defer unlessDone(&done, w.run)
+	defer goexit.Resume(&done, w.run)
 	for {
 		for w.at < w.n {
 			if w.visit == checking {

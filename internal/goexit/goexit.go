@@ -1,17 +1,24 @@
-// Package goexit makes a loop over users' functions survive one that ends its goroutine.
+// Package goexit makes loops over users' functions survive one that ends its goroutine by
+// runtime.Goexit, after which only deferred calls still run.
 package goexit
 
-// Each calls f with each item. If f panics, or ends the goroutine by runtime.Goexit, a deferred
-// call passes on the items that are left.
+// Resume is deferred by a loop over users' functions, which sets done at its end. If one of them
+// ends the goroutine, or panics, Resume goes on with the rest, so that nothing is missed because
+// of another one.
+func Resume(done *bool, rest func()) {
+	if !*done {
+		rest()
+	}
+}
+
+// Each calls f with each item, even if f ends the goroutine or panics.
 func Each[T any](all []T, f func(T)) {
-	defer func() {
-		if len(all) > 0 {
-			Each(all, f)
-		}
-	}()
+	done := false
+	defer Resume(&done, func() { Each(all, f) })
 	for len(all) > 0 {
 		item := all[0]
 		all = all[1:]
 		f(item)
 	}
+	done = true
 }
