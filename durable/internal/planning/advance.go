@@ -63,6 +63,7 @@ func (p Plan) Advance(now store.Millis, h *store.History, previous Previous) (Pl
 		a.buffered()
 		a.passed()
 	}
+	a.Skipped = int(a.Counts.SkippedMissed + a.Counts.SkippedOverlap - p.Counts.SkippedMissed - p.Counts.SkippedOverlap)
 	a.Due, a.Wake, a.Seen = a.Wait(now, h)
 	if a.more {
 		a.Due = now
@@ -127,10 +128,10 @@ func (a *advance) passed() {
 		a.backlog(n, times, a.now-a.CatchUp)
 		return
 	}
-	a.skip(&a.Counts.SkippedMissed, n-1)
+	a.Counts.SkippedMissed += uint64(n - 1)
 	a.Cursor = last
 	if late > missedAfter && late > a.CatchUp {
-		a.skip(&a.Counts.SkippedMissed, 1)
+		a.Counts.SkippedMissed++
 		return
 	}
 	a.regular(last)
@@ -143,13 +144,11 @@ func (a *advance) backlog(n int, times []store.Millis, oldest store.Millis) {
 		a.Cursor = times[0]
 		times = times[1:]
 	}
-	a.skip(&a.Counts.SkippedMissed, n-len(times))
+	a.Counts.SkippedMissed += uint64(n - len(times))
 	if len(times) == 0 {
 		return
 	}
-	if n > maxBacklog {
-		a.Cursor = times[0] - 1
-	}
+	a.Cursor = times[0] - 1
 	a.BacklogEnd = times[len(times)-1]
 	for _, at := range times {
 		if a.Remaining() == 0 {
@@ -178,16 +177,11 @@ func (a *advance) regular(at store.Millis) {
 		case a.Overlap == Cancel:
 			a.Cancel = append(a.Cancel, Occurrence{Planned: a.Previous})
 		default:
-			a.skip(&a.Counts.SkippedOverlap, 1)
+			a.Counts.SkippedOverlap++
 			return
 		}
 	}
 	a.create(at)
-}
-
-func (a *advance) skip(count *uint64, n int) {
-	*count += uint64(n)
-	a.Skipped += n
 }
 
 // create adds the occurrence of a planned time.
