@@ -5,7 +5,6 @@ import (
 	"io"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,28 +79,6 @@ func TestDoneFunctionsBlock(t *testing.T) {
 	})
 }
 
-// A call that ends while it waits for a worker is not expired later, nor is the call that its
-// record serves then.
-func TestWaitingCallsAreNotExpired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := table(t, Options{Workers: 1})
-		release := make(chan struct{})
-		require.NoError(t, c.Go(-1, time.Millisecond, sendNothing, func(string, error) { <-release }))
-		const n = 100
-		for id := range n {
-			require.NoError(t, c.Go(id, time.Second, sendNothing, func(_ string, err error) { require.NoError(t, err) }))
-		}
-		time.Sleep(2 * time.Second)
-		for id := range n {
-			require.True(t, c.Reply(id, "late, but not too late"))
-			require.NoError(t, c.Go(n+id, time.Hour, sendNothing, func(_ string, err error) { require.ErrorIs(t, err, ErrClosed) }))
-		}
-		close(release)
-		synctest.Wait()
-		require.Equal(t, n, c.Stats().Pending)
-	})
-}
-
 // Nothing refers to a call that has ended while it waited for a worker: its done function, and
 // everything that it refers to, can be collected while the workers still block.
 func TestWaitingCallsAreReleased(t *testing.T) {
@@ -153,69 +130,6 @@ func TestWaitingCallsAreReleased(t *testing.T) {
 		}
 		require.Zero(t, held, "of %d", len(requests))
 	})
-}
-
-// Calls expire, are replied to, fail and lose their group, with one slow worker: each ends
-// once, and none stays on the wheel.
-func TestSlowWorkerHammer(t *testing.T) {
-	c := table(t, Options{Workers: 1, Tick: time.Microsecond})
-	const n = 4000
-	var ended [n]atomic.Int64
-	var others sync.WaitGroup
-	var group atomic.Pointer[Group[int, string]]
-	group.Store(c.Group())
-	for part := range 2 {
-		others.Go(func() {
-			for id := part; id < n; id += 2 {
-				err := group.Load().Go(id, time.Duration(id%20+1)*time.Microsecond, sendNothing, func(string, error) {
-					ended[id].Add(1)
-					for range id % 50 {
-						runtime.Gosched()
-					}
-					if id%64 == 0 {
-						runtime.Goexit()
-					}
-				})
-				if err != nil {
-					ended[id].Add(1)
-				}
-			}
-		})
-	}
-	stop := make(chan struct{})
-	others.Go(func() {
-		for k := 0; ; k++ {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			g := group.Load()
-			var wg sync.WaitGroup
-			wg.Go(func() { // a done function may end the goroutine
-				g.Reply(k*7%n, "")
-				g.Fail(k*11%n, io.EOF)
-			})
-			wg.Wait()
-			if k%256 == 0 {
-				group.Store(c.Group())
-				wg.Go(func() { g.CloseWithError(io.EOF) })
-				wg.Wait()
-			}
-		}
-	})
-	for id := range n {
-		for ended[id].Load() == 0 {
-			runtime.Gosched()
-		}
-	}
-	close(stop)
-	others.Wait()
-	require.NoError(t, c.Shutdown(t.Context()))
-	for id := range n {
-		require.Equal(t, int64(1), ended[id].Load(), "call %d", id)
-	}
-	require.Zero(t, c.Stats().GoWheel.Pending)
 }
 
 // A done function that ends its worker's goroutine frees the worker's capacity.
