@@ -23,10 +23,7 @@ type hashedTimers struct {
 }
 
 func openHashedwheel(fire func(uint64)) (Timers[*hashedwheel.Timeout], error) {
-	timer, err := hashedwheel.New(hashedwheel.Options{Tick: time.Millisecond, TicksPerWheel: 1 << 16})
-	if err != nil {
-		return nil, err
-	}
+	timer := hashedwheel.New(time.Millisecond, 1<<16)
 	return &hashedTimers{timer, fire, func(*hashedwheel.Timeout) { fire(0) }}, timer.Start()
 }
 

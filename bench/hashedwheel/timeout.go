@@ -42,10 +42,6 @@ func (t *Timeout) Cancel() bool {
 // Cancelled reports whether the timeout was cancelled before its deadline.
 func (t *Timeout) Cancelled() bool { return t.state.Load() == stateCancelled }
 
-// Expired reports whether the deadline came before a cancellation. The task may still be
-// running.
-func (t *Timeout) Expired() bool { return t.state.Load() == stateExpired }
-
 // Task returns the function that was passed to NewTimeout.
 func (t *Timeout) Task() func(*Timeout) { return t.task }
 
@@ -97,22 +93,10 @@ func (b *bucket) expire(timer *Timer) {
 		case t.state.CompareAndSwap(stateInit, stateExpired):
 			b.remove(t)
 			timer.pending.Add(-1)
-			timer.execute(t)
+			t.run()
 		}
 		// A cancelled timeout is in the queue of cancelled ones, or about to be: dropCancelled
 		// unlinks and uncounts it, once.
 		t = next
 	}
-}
-
-// drainTo empties the bucket, and appends the timeouts that are neither cancelled nor expired.
-func (b *bucket) drainTo(all []*Timeout) []*Timeout {
-	for b.head != nil {
-		t := b.head
-		b.remove(t)
-		if t.state.Load() == stateInit {
-			all = append(all, t)
-		}
-	}
-	return all
 }

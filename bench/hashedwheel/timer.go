@@ -2,7 +2,6 @@ package hashedwheel
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"math/bits"
 	"sync"
@@ -10,58 +9,27 @@ import (
 	"time"
 )
 
-// Options configures a timer. The zero value is Netty's default.
-type Options struct {
-	// Tick is how often the worker visits a bucket: a timeout is up to one
-	// Tick late. Default 100 ms; at least 1 ns.
-	Tick time.Duration
-
-	// TicksPerWheel is the number of buckets, rounded up to a power of two.
-	// Default 512; 1 to 2^30. The timeouts of a bucket are all visited once a
-	// round, so many timeouts need more buckets.
-	TicksPerWheel int
-
-	// MaxPending limits the number of pending timeouts. At the limit NewTimeout returns
-	// ErrTooMany. Default 0: no limit.
-	MaxPending int64
-
-	// Executor is called with each task that is due. Default: tasks are called on
-	// the worker, which a slow task delays.
-	Executor func(run func())
-}
-
-// ErrTooMany is returned by NewTimeout when Options.MaxPending timeouts are pending.
-var ErrTooMany = errors.New("hashedwheel: MaxPending timeouts are pending already")
-
 // ErrStopped is returned by NewTimeout and Start after Stop.
 var ErrStopped = errors.New("hashedwheel: stopped")
 
-const (
-	defaultTick          = 100 * time.Millisecond
-	defaultTicksPerWheel = 512
-	maxTicksPerWheel     = 1 << 30
-	maxTransfer          = 100_000 // new timeouts moved into buckets in one tick
-)
+const maxTransfer = 100_000 // new timeouts moved into buckets in one tick
 
 // Timer runs tasks after their delay. All methods are safe for use from any goroutine; a task
 // must not call Stop, which would wait for that task.
 type Timer struct {
-	tick     int64 // nanoseconds
-	mask     int64
-	wheel    []bucket // the worker's own
-	executor func(func())
-	bound    int64
+	tick  int64 // nanoseconds
+	mask  int64
+	wheel []bucket // the worker's own
 
 	added     *queue // started, not in a bucket yet
 	cancelled *queue // cancelled, possibly still in a bucket
 	pending   atomic.Int64
 	state     atomic.Int32
 
-	start       sync.Once
-	started     time.Time     // set by the first start
-	stopping    chan struct{} // closed by Stop
-	stopped     chan struct{} // closed by the worker when it ends
-	unprocessed []*Timeout    // the unprocessed timeouts; read after stopped is closed
+	start    sync.Once
+	started  time.Time     // set by the first start
+	stopping chan struct{} // closed by Stop
+	stopped  chan struct{} // closed by the worker when it ends
 }
 
 // A timer's states.
@@ -71,35 +39,21 @@ const (
 	timerStopped              // by Stop, for good
 )
 
-// New makes a timer. Its worker is started by the first timeout.
-func New(o Options) (*Timer, error) {
-	if o.Tick == 0 {
-		o.Tick = defaultTick
-	}
-	if o.TicksPerWheel == 0 {
-		o.TicksPerWheel = defaultTicksPerWheel
-	}
-	switch {
-	case o.Tick < 0:
-		return nil, fmt.Errorf("hashedwheel: Options.Tick is %v, must be at least 1ns", o.Tick)
-	case o.TicksPerWheel < 0 || o.TicksPerWheel > maxTicksPerWheel:
-		return nil, fmt.Errorf("hashedwheel: Options.TicksPerWheel is %d, must be 1 to %d", o.TicksPerWheel, maxTicksPerWheel)
-	}
-	n := 1 << bits.Len(uint(o.TicksPerWheel-1))
-	if int64(o.Tick) >= math.MaxInt64/int64(n) {
-		return nil, fmt.Errorf("hashedwheel: Options.Tick is %v, too long for %d of them", o.Tick, n)
-	}
+// New makes a timer whose worker visits a bucket each tick, which is at least 1 ns: a timeout is up
+// to one tick late. There are ticksPerWheel buckets, 1 to 2^30, rounded up to a power of two. The
+// timeouts of a bucket are all visited once a round, so many timeouts need more buckets. Netty's
+// defaults are 100 ms and 512. The worker is started by the first timeout.
+func New(tick time.Duration, ticksPerWheel int) *Timer {
+	n := 1 << bits.Len(uint(ticksPerWheel-1))
 	return &Timer{
-		tick:      int64(o.Tick),
+		tick:      int64(tick),
 		mask:      int64(n - 1),
 		wheel:     make([]bucket, n),
-		executor:  o.Executor,
-		bound:     o.MaxPending,
 		added:     newQueue(),
 		cancelled: newQueue(),
 		stopping:  make(chan struct{}),
 		stopped:   make(chan struct{}),
-	}, nil
+	}
 }
 
 // Start starts the worker, unless it was started before. After Stop it returns ErrStopped.
@@ -117,13 +71,10 @@ func (t *Timer) Start() error {
 }
 
 // NewTimeout runs task after delay: never earlier, and at most one tick later, plus the time
-// that earlier tasks take. The errors are ErrTooMany and ErrStopped. It does not block. A
-// timeout that races with Stop may be accepted and lost, as in Netty.
+// that earlier tasks take. It does not block. A timeout that races with Stop may be
+// accepted and lost, as in Netty.
 func (t *Timer) NewTimeout(task func(*Timeout), delay time.Duration) (*Timeout, error) {
-	if n := t.pending.Add(1); t.bound > 0 && n > t.bound {
-		t.pending.Add(-1)
-		return nil, ErrTooMany
-	}
+	t.pending.Add(1)
 	if err := t.Start(); err != nil {
 		t.pending.Add(-1)
 		return nil, err
@@ -141,30 +92,15 @@ func (t *Timer) NewTimeout(task func(*Timeout), delay time.Duration) (*Timeout, 
 // cancelled.
 func (t *Timer) Pending() int64 { return t.pending.Load() }
 
-// Stop ends the timer, waits for the worker, and returns the timeouts that were neither expired
-// nor cancelled. A second Stop returns nothing.
-func (t *Timer) Stop() []*Timeout {
-	was := t.state.Swap(timerStopped)
-	if was == timerStopped {
-		return nil
+// Stop ends the timer, waits for the worker, and drops the timeouts that are pending.
+func (t *Timer) Stop() {
+	if t.state.Swap(timerStopped) == timerStarted {
+		close(t.stopping)
+		<-t.stopped
 	}
-	close(t.stopping)
-	if was == timerInit {
-		return nil
-	}
-	<-t.stopped
-	return t.unprocessed
 }
 
 func (t *Timer) now() int64 { return int64(time.Since(t.started)) }
-
-func (t *Timer) execute(timeout *Timeout) {
-	if t.executor == nil {
-		timeout.run()
-		return
-	}
-	t.executor(timeout.run)
-}
 
 // work is the worker: one bucket a tick until Stop.
 func (t *Timer) work() {
@@ -176,15 +112,6 @@ func (t *Timer) work() {
 		t.transfer(tick)
 		t.wheel[tick&t.mask].expire(t)
 	}
-	for i := range t.wheel {
-		t.unprocessed = t.wheel[i].drainTo(t.unprocessed)
-	}
-	for timeout := t.added.pop(); timeout != nil; timeout = t.added.pop() {
-		if !timeout.Cancelled() {
-			t.unprocessed = append(t.unprocessed, timeout)
-		}
-	}
-	t.dropCancelled()
 }
 
 // wait sleeps until the end of the given tick, when all timeouts in it are due. It returns false
