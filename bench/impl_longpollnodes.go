@@ -8,7 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+
+	"github.com/seed-782fa212/limbo/internal/programs"
 )
 
 // nodesRival runs examples/longpoll, which measures itself: three nodes, and a cluster of
@@ -46,12 +47,13 @@ func runNodes(j Job) (res Result, err error) {
 	}
 	play := exec.Command(binary, "-json", "-polls", fmt.Sprint(j.Params["parked"]), "-calm", calm, "-faults", "100ms",
 		"-seed", fmt.Sprint(uint64(j.seed())))
-	endWithParent(play)
-	runtime.LockOSThread() // required by endWithParent
-	defer runtime.UnlockOSThread()
 	var stdout, stderr bytes.Buffer
 	play.Stdout, play.Stderr = &stdout, &stderr
-	if err := play.Run(); err != nil {
+	p, err := programs.Start(play)
+	if err == nil {
+		err = p.Wait()
+	}
+	if err != nil {
 		return Result{}, fmt.Errorf("examples/longpoll: %w: %s", err, lastLine(stderr.Bytes()))
 	}
 	var got struct {

@@ -1,18 +1,11 @@
 package main
 
 import (
-	"os/exec"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// endWithParent makes the kernel kill the process when the thread that started it ends, for
-// example because this process was killed.
-func endWithParent(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-}
 
 // processCPU returns the user and system time of all threads of another process, from the
 // process's CPU clock. /proc counts in hundredths of a second, which is too coarse.

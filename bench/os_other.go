@@ -4,12 +4,8 @@ package main
 
 import (
 	"errors"
-	"os/exec"
 	"time"
 )
-
-// endWithParent does nothing here: a server outlives this process if this process is killed.
-func endWithParent(*exec.Cmd) {}
 
 func processCPU(int) (time.Duration, error) { return 0, errors.ErrUnsupported }
 

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-782fa212/limbo/internal/programs"
 )
 
 // redisPath returns the path of redis-server, or of valkey-server.
@@ -28,34 +28,19 @@ func startRedis() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	addr, err := programs.Addr()
+	if err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "limbo-bench-redis-")
 	if err != nil {
 		return nil, err
 	}
-	var s *server
-	for range 5 { // another process may take the port first
-		var addr, port string
-		if addr, port, err = freePort(); err != nil {
-			break
-		}
-		cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "",
-			"--appendonly", "yes", "--appendfsync", "everysec")
-		if s, err = startAwaiting(cmd, "Ready to accept connections"); err == nil {
-			s.addr, s.dir = addr, dir
-			return s, nil
-		}
-	}
-	return nil, errors.Join(err, os.RemoveAll(dir))
-}
-
-func freePort() (addr, port string, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := programs.StartRedis(path, addr, dir, "--appendonly", "yes", "--appendfsync", "everysec")
 	if err != nil {
-		return "", "", err
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	addr = l.Addr().String()
-	_, port, err = net.SplitHostPort(addr)
-	return addr, port, errors.Join(err, l.Close())
+	return &server{p, addr, dir}, nil
 }
 
 // redisMemory returns the bytes that the server has allocated.

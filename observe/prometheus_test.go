@@ -1,9 +1,9 @@
 package observe
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -17,8 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/seed-782fa212/limbo/internal/need"
+	"github.com/seed-782fa212/limbo/internal/programs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,8 +46,7 @@ func TestPromtoolMetrics(t *testing.T) {
 
 // prometheusServer is a real Prometheus that scrapes a registry each second.
 type prometheusServer struct {
-	address string // of its API
-	output  output
+	address string       // of its API
 	asked   time.Time    // when the current question was first asked
 	again   *time.Ticker // ticks between repetitions of the question
 	act     func()       // called between repetitions, if not nil
@@ -85,59 +83,26 @@ func startPrometheus(t *testing.T, r *Registry, native bool) *prometheusServer {
 		"--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		"--web.listen-address=127.0.0.1:0", // the server chooses the port
 	)
-	server := exec.Command(path, args...)
-	server.Stdout, server.Stderr = &p.output, &p.output
-	require.NoError(t, server.Start())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = server.Wait()
-	}()
+	server, err := programs.Start(exec.Command(path, args...))
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		_ = server.Process.Signal(syscall.SIGTERM)
-		<-ended
+		_ = server.Stop(time.Minute)
 		if t.Failed() {
-			t.Logf("prometheus said:\n%s", p.output.String())
+			t.Logf("prometheus said:\n%s", server.Output())
 		}
 	})
-	for p.address = p.output.address(); p.address == ""; p.address = p.output.address() {
-		select {
-		case <-ended:
-			t.Fatal("it has ended")
-		default:
-			p.pause(t, "it does not say where it listens")
+	require.NoError(t, server.Ready(func() error {
+		found := listening.FindStringSubmatch(server.Output())
+		if found == nil {
+			return errors.New("it does not say where it listens")
 		}
-	}
+		p.address = found[1]
+		return nil
+	}))
 	return p
 }
 
-// output is the output of a server.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (s *output) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *output) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
 var listening = regexp.MustCompile(`address="?(127\.0\.0\.1:[1-9][0-9]*)`)
-
-// address returns the server's address; empty if the server has not printed it yet.
-func (s *output) address() string {
-	if found := listening.FindStringSubmatch(s.String()); found != nil {
-		return found[1]
-	}
-	return ""
-}
 
 // isBefore reports whether a server's version is before major.minor.
 func isBefore(t *testing.T, path string, major, minor int) bool {

@@ -3,7 +3,6 @@
 package console
 
 import (
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,14 +23,14 @@ func TestRedisHangs(t *testing.T) {
 	x.click("[data-action=all-cancel]", "")
 	x.Until(`document.querySelector("dialog").innerText.includes("50 timers match.")`)
 
-	require.NoError(t, server.Process.Signal(syscall.SIGSTOP))
+	require.NoError(t, server.Suspend())
 	x.Until(`document.getElementById("state").textContent === "store fails" && !document.getElementById("notice").hidden`)
 	require.Regexp(t, `^The store has not answered since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d`, eval[string](x, `document.getElementById("notice").textContent`))
 	x.click("dialog button", "Cancel") // counts first
 	x.Until(`document.querySelector("dialog .error").textContent !== ""`)
 	x.Until(`document.querySelector("dialog button.danger").disabled === false`)
 
-	require.NoError(t, server.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, server.Resume())
 	x.Until(`document.getElementById("state").textContent === "live" && document.getElementById("notice").hidden`)
 	x.click("dialog button", "Cancel")
 	x.shows("50 of 50 timers cancelled")

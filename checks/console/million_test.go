@@ -132,7 +132,7 @@ func (d *daemon) peakMemory() int {
 	if runtime.GOOS != "linux" {
 		return 0
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.pid))
 	require.NoError(d.t, err)
 	kib := regexp.MustCompile(`VmHWM:\s*(\d+) kB`).FindSubmatch(status)
 	require.NotNil(d.t, kib, "%s", status)

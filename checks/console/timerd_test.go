@@ -7,7 +7,6 @@ import (
 	"iter"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -36,7 +35,7 @@ type daemon struct {
 	t       *testing.T
 	address string
 	client  *client.Client
-	process *os.Process
+	pid     int
 }
 
 // onTimerd runs a test with timerd on each engine, after seed has filled the store. Further
@@ -78,7 +77,7 @@ func startTimerd(t *testing.T, store string, flags ...string) *daemon {
 	server := servers.Timerd(t, tokenOf(t), append([]string{"-store", store, "-shards", "4", "-workers", "0", "-max-dead", strconv.Itoa(maxDead)}, flags...)...)
 	c, err := client.New("http://"+server.Address, client.Options{Token: tokenOf(t)})
 	require.NoError(t, err)
-	return &daemon{t: t, address: "http://" + server.Address + "/console/", client: c, process: server.Process}
+	return &daemon{t: t, address: "http://" + server.Address + "/console/", client: c, pid: server.Pid}
 }
 
 // open opens the console in a tab, and logs in.

@@ -234,7 +234,7 @@ func field(c *redis.Client, name string) string {
 func (c *cluster) crash(slot int) {
 	c.t.Helper()
 	old := c.masterOf(slot)
-	c.servers[old].kill()
+	c.servers[old].Kill()
 	c.timeout(brief)
 	c.eventually(func() bool {
 		for i, raw := range c.raw {
@@ -603,7 +603,7 @@ func pairOf(t *testing.T) (s *Store, second *server, shards [2][]int) {
 // returns their horizons together with the error, and a worker that starts then runs their timers.
 func TestHorizonsWithoutOneNode(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(*server){"gone": (*server).kill, "silent": (*server).stop} {
+	for name, lose := range map[string]func(*server){"gone": func(srv *server) { srv.Kill() }, "silent": func(srv *server) { _ = srv.Suspend() }} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, second, shards := pairOf(t)

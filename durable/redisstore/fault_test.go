@@ -253,7 +253,7 @@ func TestServerPaused(t *testing.T) {
 	for _, tr := range list {
 		tr.s.attemptTimeout = 250 * time.Millisecond
 	}
-	srv.stop()
+	require.NoError(t, srv.Suspend())
 	for _, tr := range list {
 		go func() {
 			defer close(tr.done)
@@ -263,7 +263,7 @@ func TestServerPaused(t *testing.T) {
 	for _, tr := range list {
 		tr.Eventually(func() bool { return tr.p.requests() >= 3 }, time.Minute, time.Millisecond, "it is not sent again")
 	}
-	srv.cont()
+	require.NoError(t, srv.Resume())
 	for _, tr := range list {
 		<-tr.done
 		tr.made()
@@ -275,7 +275,7 @@ func TestServerGone(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t)
 	list := trials(t, srv, Options{})
-	srv.stop()
+	require.NoError(t, srv.Suspend())
 	together(list, func(tr *trial) {
 		for patience := 500 * time.Millisecond; tr.p.scripts() == 0 && patience < time.Minute; patience *= 2 {
 			ctx, cancel := context.WithTimeout(tr.ctx, patience)
@@ -440,7 +440,7 @@ func TestWaitReplicas(t *testing.T) {
 		tr.s.o.WaitTimeout = 500 * time.Millisecond
 		tr.p.next(fault{dropReply: true})
 	}
-	replica.stop()
+	require.NoError(t, replica.Suspend())
 	together(list, func(tr *trial) { tr.run(tr.ctx) })
 	for _, tr := range list {
 		if tr.name != "claim" && tr.name != "extend" && tr.name != "heartbeat" {
@@ -450,7 +450,7 @@ func TestWaitReplicas(t *testing.T) {
 		}
 		tr.made()
 	}
-	replica.cont()
+	require.NoError(t, replica.Resume())
 	// A store on the replica is refused; on a replica that becomes master it is not.
 	_, err := Open(ctx, replica.client(t), Options{CallTimeout: maxCall})
 	require.ErrorContains(t, err, "is a replica")
@@ -467,8 +467,8 @@ func TestServerKilled(t *testing.T) {
 	}
 	acknowledged := make(map[string]bool)
 	for k := range kills {
-		process := srv.cmd.Process
-		stop := time.AfterFunc(time.Duration(20+k%7*10)*time.Millisecond, func() { _ = process.Kill() })
+		process := srv.Process
+		stop := time.AfterFunc(time.Duration(20+k%7*10)*time.Millisecond, process.Kill)
 		ctx, cancel := context.WithCancel(r.ctx)
 		for i := 0; ; i++ {
 			key := fmt.Sprint(k, "-", i)
@@ -482,7 +482,7 @@ func TestServerKilled(t *testing.T) {
 		}
 		cancel()
 		stop.Stop()
-		srv.kill()
+		srv.Kill()
 		srv.start(t)
 		for key := range acknowledged {
 			_, err := r.s.Get(r.ctx, 0, key)

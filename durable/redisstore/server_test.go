@@ -5,28 +5,26 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-782fa212/limbo/durable/internal/loopback"
 	"github.com/seed-782fa212/limbo/durable/store"
 	"github.com/seed-782fa212/limbo/internal/need"
+	"github.com/seed-782fa212/limbo/internal/programs"
 )
 
 // server is a redis-server, or valkey-server, that a test has started on a separate loopback port.
 type server struct {
+	*programs.Process
 	addr string
 	dir  string
 	args []string
-	cmd  *exec.Cmd
 }
 
 // serverPath returns the path of the server, or skips the test.
@@ -41,32 +39,25 @@ func serverPath(t testing.TB) string {
 // startServer starts a server with an append-only file, which ends with the test.
 func startServer(t testing.TB, args ...string) *server {
 	t.Helper()
-	addr, err := loopback.Addr()
+	addr, err := programs.Addr()
 	require.NoError(t, err)
 	dir, err := os.MkdirTemp("", "redis") // t.TempDir may be too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	srv := &server{addr: addr, dir: dir, args: args}
 	srv.start(t)
-	t.Cleanup(func() {
-		srv.cont()
-		srv.kill()
-	})
+	t.Cleanup(func() { srv.Kill() })
 	return srv
 }
 
 func (srv *server) start(t testing.TB) {
 	t.Helper()
-	host, port, _ := net.SplitHostPort(srv.addr)
-	args := append([]string{
-		"--port", port, "--bind", host, "--unixsocket", srv.socket(), "--dir", srv.dir, "--save", "", "--appendonly", "yes",
-		"--repl-diskless-sync-delay", "0", "--cluster-announce-ip", host, "--logfile", filepath.Join(srv.dir, "log"),
-	}, srv.args...)
-	srv.cmd = exec.Command(serverPath(t), args...)
-	require.NoError(t, srv.cmd.Start())
-	c := redis.NewClient(&redis.Options{Addr: srv.addr, MaxRetries: -1, DialerRetries: 1})
-	defer c.Close()
-	require.Eventually(t, func() bool { return c.Ping(context.Background()).Err() == nil }, time.Minute, 2*time.Millisecond)
+	host, _, _ := net.SplitHostPort(srv.addr)
+	p, err := programs.StartRedis(serverPath(t), srv.addr, srv.dir, append([]string{
+		"--unixsocket", srv.socket(), "--appendonly", "yes", "--repl-diskless-sync-delay", "0", "--cluster-announce-ip", host,
+	}, srv.args...)...)
+	require.NoError(t, err)
+	srv.Process = p
 }
 
 // socket is the path of the server's Unix socket, which costs less than TCP.
@@ -85,12 +76,6 @@ func newClient(t testing.TB, o redis.Options) *redis.Client {
 	c := redis.NewClient(&o)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
-}
-
-// kill ends the server at once, as a crash would.
-func (srv *server) kill() {
-	_ = srv.cmd.Process.Signal(syscall.SIGKILL)
-	_ = srv.cmd.Wait()
 }
 
 func (srv *server) config(t testing.TB, name, value string) {

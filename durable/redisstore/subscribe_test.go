@@ -208,7 +208,7 @@ func TestSubscriptionIsRenewed(t *testing.T) {
 	p.hangOnce()
 	r.next(events, store.Gap)
 
-	srv.kill()
+	srv.Kill()
 	srv.start(t)
 	r.next(events, store.Gap)
 	r.NoError(r.s.Announce(r.ctx, store.Event{Kind: store.Busy, From: "2"}))

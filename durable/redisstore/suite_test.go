@@ -68,7 +68,7 @@ func engine(serverOf func(testing.TB) *server, frozen bool) storetest.Engine {
 		i := &storetest.Instance{Store: reopen(t), Advance: clock.advance, Frozen: frozen}
 		i.Reopen = func(t testing.TB) store.Store {
 			require.NoError(t, i.Store.Close())
-			srv.kill()
+			srv.Kill()
 			srv.start(t)
 			i.Store = reopen(t)
 			return i.Store

@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -20,12 +19,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-782fa212/limbo/durable/internal/loopback"
+	"github.com/seed-782fa212/limbo/internal/programs"
 )
 
 // serveTimerd runs timerd in this process until the test ends, and returns its address.
 func serveTimerd(t *testing.T, env func(string) string, args ...string) (addr string) {
-	addr, err := loopback.Addr()
+	addr, err := programs.Addr()
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	var stderr strings.Builder
@@ -36,13 +35,7 @@ func serveTimerd(t *testing.T, env func(string) string, args ...string) (addr st
 		stop()
 		require.Zero(t, <-status, stderr.String())
 	})
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil
-	}, time.Minute, 5*time.Millisecond)
+	require.NoError(t, programs.Await(nil, programs.Accepts(addr)))
 	return addr
 }
 
@@ -86,7 +79,7 @@ func TestHealth(t *testing.T) {
 	require.Equal(t, 1, status)
 	require.Contains(t, output, "timerd: not healthy: ")
 
-	free, err := loopback.Addr()
+	free, err := programs.Addr()
 	require.NoError(t, err)
 	status, output = healthOf(t, "-listen", free)
 	require.Equal(t, 1, status)

@@ -18,8 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-782fa212/limbo/durable/internal/loopback"
 	"github.com/seed-782fa212/limbo/internal/need"
+	"github.com/seed-782fa212/limbo/internal/programs"
 )
 
 func readFile(t *testing.T, path string) string {
@@ -288,12 +288,12 @@ func TestContainerBinary(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, `^timerd v0\.0\.0-test, commit c0ffee, go\S+ linux/\w+, time zones .+\n$`, string(answer))
 
-	addr, err := loopback.Addr()
+	addr, err := programs.Addr()
 	require.NoError(t, err)
 	env := []string{"TIMERD_LISTEN=" + addr, "TIMERD_STORE=pebble:" + filepath.Join(out, "timers")}
 	serve := exec.Command(path)
 	serve.Env = env
-	launch(t, addr, serve, func() error {
+	launch(t, serve, func() error {
 		health := exec.Command(path, "-health")
 		health.Env = env
 		return health.Run()

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,47 +15,35 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-782fa212/limbo/durable/internal/loopback"
 	"github.com/seed-782fa212/limbo/durable/timerd/internal/wire"
 	"github.com/seed-782fa212/limbo/internal/need"
+	"github.com/seed-782fa212/limbo/internal/programs"
 )
 
-// launch starts a process, waits until it answers at an address, and ends it with the test.
-func launch(t *testing.T, address string, cmd *exec.Cmd, ready func() error) {
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Log(address, out.String())
-		}
-	})
-	require.Eventually(t, func() bool { return ready() == nil }, time.Minute, 20*time.Millisecond)
+// launch starts a program, waits until it is ready, and ends it with the test.
+func launch(t *testing.T, cmd *exec.Cmd, ready func() error) {
+	t.Helper()
+	p, err := programs.StartReady(cmd, ready)
+	require.NoError(t, err)
+	t.Cleanup(p.Kill)
 }
 
 // freeAddress returns an address for a server.
 func freeAddress(t *testing.T) string {
-	a, err := loopback.Addr()
+	t.Helper()
+	a, err := programs.Addr()
 	require.NoError(t, err)
 	return a
 }
 
 // startRedis starts a Redis, which ends with the test, and returns its URL.
 func startRedis(t *testing.T) string {
-	server := need.Program(t, "redis-server", "redis-server", "valkey-server")
-	redis := freeAddress(t)
-	host, port, err := net.SplitHostPort(redis)
+	t.Helper()
+	path, address := need.Program(t, "redis-server", "redis-server", "valkey-server"), freeAddress(t)
+	p, err := programs.StartRedis(path, address, t.TempDir())
 	require.NoError(t, err)
-	launch(t, redis, exec.Command(server, "--bind", host, "--port", port, "--save", "", "--dir", t.TempDir()), func() error {
-		c, err := net.Dial("tcp", redis)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err
-	})
-	return "redis://" + redis
+	t.Cleanup(p.Kill)
+	return "redis://" + address
 }
 
 // Two processes share a Redis, and put and update the same schedules at the same time. They create
@@ -88,7 +75,7 @@ func TestTwoProcessesWithTheSameSchedules(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-listen", listen, "-store", redis, "-allow", "127.0.0.0/8", "-per-host", "64", "-lease", "1s")
 		cmd.Env = append(os.Environ(), "LIMBO_TIMERD_TEST=1")
 		bases = append(bases, "http://"+listen)
-		launch(t, listen, cmd, func() error {
+		launch(t, cmd, func() error {
 			res, err := http.Get("http://" + listen + "/healthz")
 			if err == nil {
 				_ = res.Body.Close()

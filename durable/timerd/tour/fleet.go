@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-782fa212/limbo/durable/internal/loopback"
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
+	"github.com/seed-782fa212/limbo/internal/programs"
 )
 
 const (
@@ -47,7 +47,7 @@ func (t *tour) setUp() error {
 	f := &t.fleet
 	var err error
 	newAddr := func() string {
-		addr, e := loopback.Addr()
+		addr, e := programs.Addr()
 		err = errors.Join(err, e)
 		return addr
 	}

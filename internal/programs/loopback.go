@@ -1,6 +1,4 @@
-// Package loopback provides addresses for servers that are stopped and restarted at the same
-// address.
-package loopback
+package programs
 
 import (
 	"errors"
@@ -47,7 +45,7 @@ func Addr() (string, error) {
 			return addr, nil
 		}
 	}
-	return "", errors.New("loopback: no port is free")
+	return "", errors.New("programs: no port is free")
 }
 
 func free(addr string) bool {

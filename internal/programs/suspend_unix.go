@@ -1,0 +1,12 @@
+//go:build unix
+
+package programs
+
+import "syscall"
+
+// CanSuspend reports whether the system can suspend programs.
+const CanSuspend = true
+
+// Suspend stops the program by SIGSTOP, and Resume continues it.
+func (p *Process) Suspend() error { return p.Signal(syscall.SIGSTOP) }
+func (p *Process) Resume() error  { return p.Signal(syscall.SIGCONT) }
