@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
@@ -35,10 +36,26 @@ type LateMS struct {
 	P99 float64 `json:"p99"`
 }
 
-// ok reports whether all counts that must be 0 are 0.
-func (s Summary) ok() bool {
-	return s.Early == 0 && s.Lost == 0 && s.RanAfterCancel == 0 && s.AcknowledgedTwice == 0 && s.LeftBehind == 0 && s.Schedules.ok()
+// wrong returns the counts that must be 0 and are not.
+func (s Summary) wrong() (texts []string) {
+	for _, c := range []struct {
+		name string
+		n    int
+	}{
+		{"early", s.Early}, {"lost", s.Lost}, {"ran_after_cancel", s.RanAfterCancel},
+		{"acknowledged_twice", s.AcknowledgedTwice}, {"left_behind", s.LeftBehind},
+		{"schedules.early", s.Schedules.Early}, {"schedules.doubled", s.Schedules.Doubled},
+		{"schedules.lost", s.Schedules.Lost}, {"schedules.after_delete", s.Schedules.AfterDelete},
+	} {
+		if c.n != 0 {
+			texts = append(texts, fmt.Sprintf("%s is %d, must be 0", c.name, c.n))
+		}
+	}
+	return texts
 }
+
+// ok reports whether all counts that must be 0 are 0.
+func (s Summary) ok() bool { return len(s.wrong()) == 0 }
 
 // check evaluates the history. dead are the keys of the dead letters, and infos the schedules at
 // the end. It records the keys with errors, for print.

@@ -10,19 +10,19 @@ import (
 	"syscall"
 )
 
-// The tour runs this binary again for its processes, with role and configuration in the
-// environment.
-const (
-	roleVariable   = "LIMBO_TOUR_ROLE"
-	configVariable = "LIMBO_TOUR_CONFIG"
+// configVariable is set in the tour's processes, which run this binary again. Its value is the
+// childConfig.
+const configVariable = "LIMBO_TOUR_CONFIG"
 
-	roleScheduler = "scheduler"
-	roleReceiver  = "receiver"
-	roleWorker    = "worker"
-)
+// childConfig is the configuration of a process; one of its fields is set.
+type childConfig struct {
+	Scheduler *schedulerConfig
+	Receiver  *receiverConfig
+	Worker    *workerConfig
+}
 
 // isChild reports whether a tour started this process. Then main calls only runChild.
-func isChild() bool { return os.Getenv(roleVariable) != "" }
+func isChild() bool { return os.Getenv(configVariable) != "" }
 
 // runChild runs a process of the tour and returns its exit status. It ends with its parent, because
 // the parent's end closes standard input.
@@ -34,29 +34,22 @@ func runChild() int {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(3)
 	}()
-	config := []byte(os.Getenv(configVariable))
-	var err error
-	switch role := os.Getenv(roleVariable); role {
-	case roleScheduler:
-		err = childOf(ctx, config, runScheduler)
-	case roleReceiver:
-		err = childOf(ctx, config, runReceiver)
-	case roleWorker:
-		err = childOf(ctx, config, runWorker)
+	var c childConfig
+	err := json.Unmarshal([]byte(os.Getenv(configVariable)), &c)
+	switch {
+	case err != nil:
+	case c.Scheduler != nil:
+		err = runScheduler(ctx, *c.Scheduler)
+	case c.Receiver != nil:
+		err = runReceiver(ctx, *c.Receiver)
+	case c.Worker != nil:
+		err = runWorker(ctx, *c.Worker)
 	default:
-		err = fmt.Errorf("timerd: %s is %q, must not be set", roleVariable, role)
+		err = fmt.Errorf("timerd: %s must not be set", configVariable)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
-}
-
-func childOf[C any](ctx context.Context, config []byte, f func(context.Context, C) error) error {
-	var c C
-	if err := json.Unmarshal(config, &c); err != nil {
-		return err
-	}
-	return f(ctx, c)
 }

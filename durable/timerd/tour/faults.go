@@ -66,9 +66,7 @@ func (t *tour) inject(ctx context.Context, f fault) error {
 		return err
 	}
 	t.display.printf("%s is killed", f.process.name)
-	if err := f.process.kill(); err != nil {
-		return err
-	}
+	f.process.kill()
 	time.Sleep(f.restartAfter)
 	if err := f.process.start(); err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -52,21 +51,19 @@ func (t *tour) setUp() error {
 		return addr
 	}
 	var ledgers, urls []string
-	add := func(name, role, listen string, config func(ledger string) any) *process {
+	add := func(name, listen string, config func(ledger string) childConfig) *process {
 		ledger := t.path(name + ".ledger")
-		p, e := child(name, role, t.path(name+".log"), config(ledger))
+		p, e := child(name, t.path(name+".log"), config(ledger))
 		err = errors.Join(err, e)
 		ledgers = append(ledgers, ledger)
-		if listen != "" {
-			f.listenAddrs = append(f.listenAddrs, listen)
-		}
+		f.listenAddrs = append(f.listenAddrs, listen)
 		f.all = append(f.all, p)
 		return p
 	}
 	f.apiAddr = newAddr()
 	worker := func(name, store, listen string, n int) *process {
-		p := add(name, roleWorker, listen, func(ledger string) any {
-			return workerConfig{Listen: listen, Store: store, Workers: n, Ledger: ledger}
+		p := add(name, listen, func(ledger string) childConfig {
+			return childConfig{Worker: &workerConfig{Listen: listen, Store: store, Workers: n, Ledger: ledger}}
 		})
 		if p != nil { // otherwise add has recorded an error
 			p.restarts = t.Store != onPebble
@@ -121,8 +118,8 @@ func (t *tour) setUp() error {
 	for i := range receivers {
 		listen := newAddr()
 		urls = append(urls, "http://"+listen+"/done")
-		f.receivers = append(f.receivers, add(fmt.Sprintf("receiver-%d", i+1), roleReceiver, listen, func(ledger string) any {
-			return receiverConfig{Listen: listen, Ledger: ledger}
+		f.receivers = append(f.receivers, add(fmt.Sprintf("receiver-%d", i+1), listen, func(ledger string) childConfig {
+			return childConfig{Receiver: &receiverConfig{Listen: listen, Ledger: ledger}}
 		}))
 	}
 	if t.Store == onPebble {
@@ -156,7 +153,7 @@ func (f *fleet) start(ctx context.Context) error {
 		if err := p.start(); err != nil {
 			return err
 		}
-		if err := awaitPort(ctx, f.listenAddrs[i]); err != nil {
+		if err := programs.Await(ctx.Done(), programs.Accepts(f.listenAddrs[i])); err != nil {
 			return fmt.Errorf("timerd: %s does not answer: %w; see %s", p.name, err, p.log)
 		}
 	}
@@ -166,10 +163,10 @@ func (f *fleet) start(ctx context.Context) error {
 func (f *fleet) startSchedulers(t *tour, start time.Time) error {
 	for i := range schedulers {
 		name := fmt.Sprintf("scheduler-%d", i+1)
-		p, err := child(name, roleScheduler, t.path(name+".log"), schedulerConfig{
+		p, err := child(name, t.path(name+".log"), childConfig{Scheduler: &schedulerConfig{
 			Load:  load{Timers: t.Timers, Schedules: t.Schedules, Span: t.Span, Schedulers: schedulers, Seed: t.Seed},
 			Index: i, Start: start, API: t.api.base, Receivers: t.api.receivers, Ledger: t.schedulerLedger(i),
-		})
+		}})
 		if err == nil {
 			err = p.start()
 		}
@@ -193,7 +190,7 @@ func (f *fleet) waitSchedulers() error {
 // running.
 func (f *fleet) stopWorkers() {
 	for _, p := range append([]*process{f.api}, f.workers...) {
-		_ = p.stop(10 * time.Second)
+		p.stop(10 * time.Second)
 	}
 	for _, proxy := range f.proxies {
 		proxy.flush()
@@ -203,10 +200,10 @@ func (f *fleet) stopWorkers() {
 // stopAll ends all running processes, in reverse order of their start.
 func (f *fleet) stopAll() {
 	for _, p := range f.schedulers {
-		_ = p.kill()
+		p.kill()
 	}
 	for i := len(f.all) - 1; i >= 0; i-- {
-		_ = f.all[i].stop(5 * time.Second)
+		f.all[i].stop(5 * time.Second)
 	}
 	for _, proxy := range f.proxies {
 		proxy.cutAll()
@@ -243,18 +240,8 @@ func pebbleLeft(dir string) (n int, err error) {
 	return n, nil
 }
 
-func awaitPort(ctx context.Context, address string) error {
-	return await(ctx, func() error {
-		c, err := net.DialTimeout("tcp", address, time.Second)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err
-	})
-}
-
 func awaitHealth(ctx context.Context, address string) error {
-	return await(ctx, func() error {
+	return programs.Await(ctx.Done(), func() error {
 		res, err := http.Get("http://" + address + "/healthz")
 		if err != nil {
 			return err
@@ -265,20 +252,4 @@ func awaitHealth(ctx context.Context, address string) error {
 		}
 		return nil
 	})
-}
-
-// await repeats f until it succeeds, for at most startTimeout.
-func await(ctx context.Context, f func() error) error {
-	deadline := time.Now().Add(startTimeout)
-	for {
-		err := f()
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }

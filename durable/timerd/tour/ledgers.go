@@ -22,7 +22,7 @@ type history struct {
 	live counts
 }
 
-// counts are the values of the table during the tour. The check at the end computes the rest.
+// counts are printed during the tour. The check at the end computes the rest.
 type counts struct {
 	sent, scheduled, ran, repeated, cancelled, occurrences int
 }

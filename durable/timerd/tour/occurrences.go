@@ -109,10 +109,6 @@ type ScheduleSummary struct {
 	AfterDelete int `json:"after_delete"` // occurrences created after the answer that their schedule is deleted
 }
 
-func (s ScheduleSummary) ok() bool {
-	return s.Early == 0 && s.Doubled == 0 && s.Lost == 0 && s.AfterDelete == 0
-}
-
 // checkSchedules evaluates the schedules. dead are the keys of the dead letters, and infos are the
 // schedules in the store at the end.
 func (h *history) checkSchedules(dead map[string]bool, infos []client.ScheduleInfo) (sum ScheduleSummary) {

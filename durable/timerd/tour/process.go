@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/seed-782fa212/limbo/internal/programs"
 )
 
 // process is one of the tour's processes. It can be started again after a kill.
@@ -19,14 +19,10 @@ type process struct {
 	log      string // file for its output
 	restarts bool   // restart it when it gives up, as a supervisor does
 
-	mu     sync.Mutex
-	cmd    *exec.Cmd // nil: not running
-	stdin  io.Closer
-	ended  chan error // receives the result of Wait
-	paused bool
-	killed int // times
-	pauses int // number of pauses
-	gaveUp int // times
+	mu      sync.Mutex
+	running *programs.Process // nil: ended by kill or stop
+	killed  int               // times
+	gaveUp  int               // times
 }
 
 const (
@@ -35,7 +31,7 @@ const (
 )
 
 // child returns a process that runs this binary.
-func child(name, role, log string, config any) (*process, error) {
+func child(name, log string, config childConfig) (*process, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -46,7 +42,7 @@ func child(name, role, log string, config any) (*process, error) {
 	}
 	return &process{name: name, log: log, command: func() *exec.Cmd {
 		cmd := exec.Command(exe)
-		cmd.Env = append(os.Environ(), roleVariable+"="+role, configVariable+"="+string(b))
+		cmd.Env = append(os.Environ(), configVariable+"="+string(b))
 		return cmd
 	}}, nil
 }
@@ -66,86 +62,63 @@ func (p *process) startLocked() error {
 	cmd := p.command()
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttributes()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
+	if _, err := cmd.StdinPipe(); err != nil { // is closed when this process ends
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	running, err := programs.Start(cmd)
+	if err != nil {
 		return fmt.Errorf("timerd: starting %s: %w", p.name, err)
 	}
-	ended := make(chan error, 1)
-	p.cmd, p.stdin, p.ended, p.paused = cmd, stdin, ended, false
-	go func() {
-		err := cmd.Wait()
-		ended <- err
-		var status *exec.ExitError
-		if p.restarts && errors.As(err, &status) && status.ExitCode() == statusGaveUp {
-			time.Sleep(restartDelay)
-			p.restart(cmd)
-		}
-	}()
+	p.running = running
+	if p.restarts {
+		go p.supervise(running)
+	}
 	return nil
 }
 
-// restart starts the process again, unless it was ended or started in between.
-func (p *process) restart(was *exec.Cmd) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.cmd != was {
+// supervise starts the process again when it gives up, unless it was ended or started in between.
+func (p *process) supervise(was *programs.Process) {
+	var status *exec.ExitError
+	if !errors.As(was.Wait(), &status) || status.ExitCode() != statusGaveUp {
 		return
 	}
-	_ = p.stdin.Close()
-	p.gaveUp++
-	_ = p.startLocked() // it would fail as the first start did, which ended the tour
+	time.Sleep(restartDelay)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running == was {
+		p.gaveUp++
+		_ = p.startLocked() // it would fail as the first start did, which ended the tour
+	}
 }
 
 // kill ends the process by SIGKILL and waits for its end.
-func (p *process) kill() error {
+func (p *process) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.killed++
-	return p.endLocked(syscall.SIGKILL, 0)
+	if p.running != nil {
+		p.running.Kill()
+		p.running = nil
+	}
 }
 
 // stop sends SIGTERM, and kills the process if it does not end within the time.
-func (p *process) stop(within time.Duration) error {
+func (p *process) stop(within time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd != nil && p.paused {
-		_ = resume(p.cmd.Process)
+	if p.running != nil {
+		_ = p.running.Resume()
+		_ = p.running.Stop(within)
+		p.running = nil
 	}
-	return p.endLocked(syscall.SIGTERM, within)
-}
-
-func (p *process) endLocked(sig os.Signal, within time.Duration) error {
-	if p.cmd == nil {
-		return nil
-	}
-	_ = p.cmd.Process.Signal(sig) // it may have ended already
-	var err error
-	if within > 0 {
-		select {
-		case err = <-p.ended:
-			p.ended <- nil
-		case <-time.After(within):
-			err = fmt.Errorf("timerd: %s did not end within %v", p.name, within)
-			_ = p.cmd.Process.Kill()
-		}
-	}
-	<-p.ended //nolint:errcheck // it was asked to end
-	_ = p.stdin.Close()
-	p.cmd, p.paused = nil, false
-	return err
 }
 
 // wait returns once the process has ended on its own.
 func (p *process) wait() error {
 	p.mu.Lock()
-	ended := p.ended
+	running := p.running
 	p.mu.Unlock()
-	err := <-ended
-	ended <- nil // for a later stop
-	if err != nil {
+	if err := running.Wait(); err != nil {
 		return fmt.Errorf("timerd: %s: %w; see %s", p.name, err, p.log)
 	}
 	return nil
@@ -154,18 +127,14 @@ func (p *process) wait() error {
 // pause suspends the process for d, or until end is closed.
 func (p *process) pause(d time.Duration, end <-chan struct{}) error {
 	p.mu.Lock()
-	if p.cmd == nil {
-		p.mu.Unlock()
-		return errors.New("timerd: " + p.name + " does not run")
+	running, err := p.running, errors.New("does not run")
+	if running != nil {
+		err = running.Suspend()
 	}
-	err := suspend(p.cmd.Process)
+	p.mu.Unlock()
 	if p.restarts && errors.Is(err, os.ErrProcessDone) { // it just gave up
-		p.mu.Unlock()
 		return nil
 	}
-	p.paused = true
-	p.pauses++
-	p.mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -175,34 +144,10 @@ func (p *process) pause(d time.Duration, end <-chan struct{}) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd == nil || !p.paused {
+	if p.running != running { // ended in between
 		return nil
 	}
-	p.paused = false
-	return resume(p.cmd.Process)
-}
-
-// state describes the process for the table.
-func (p *process) state() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := "runs"
-	switch {
-	case p.cmd == nil:
-		s = "down"
-	case p.paused:
-		s = "PAUSED"
-	}
-	if p.killed > 0 {
-		s += fmt.Sprintf(", killed %d×", p.killed)
-	}
-	if p.pauses > 0 {
-		s += fmt.Sprintf(", paused %d×", p.pauses)
-	}
-	if p.gaveUp > 0 {
-		s += fmt.Sprintf(", gave up %d×", p.gaveUp)
-	}
-	return s
+	return running.Resume()
 }
 
 func (p *process) kills() int {

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/seed-782fa212/limbo/internal/programs"
 )
 
 // redisServer is the redis-server or valkey-server on PATH. It writes each change to its log before
@@ -23,18 +25,13 @@ func redisServer(dir, name, address string, more ...string) (*process, error) {
 			return nil, fmt.Errorf("timerd: -store redis and cluster need redis-server on PATH (Debian's package redis-server): %w", err)
 		}
 	}
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
 	data := filepath.Join(dir, name)
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return nil, err
 	}
-	args := append([]string{"--bind", host, "--port", port, "--dir", data, "--daemonize", "no",
-		"--appendonly", "yes", "--appendfsync", "always", "--save", ""}, more...)
+	more = append(more, "--appendonly", "yes", "--appendfsync", "always")
 	return &process{name: name, log: filepath.Join(dir, name+".log"), command: func() *exec.Cmd {
-		return exec.Command(path, args...)
+		return programs.Redis(path, address, data, more...)
 	}}, nil
 }
 
@@ -84,7 +81,7 @@ func joinCluster(ctx context.Context, addresses []string) error {
 			return fmt.Errorf("timerd: node %s of the Cluster: %w", addresses[i], err)
 		}
 	}
-	return await(ctx, func() error {
+	return programs.Await(ctx.Done(), func() error {
 		for _, node := range nodes {
 			info, err := node.ClusterInfo(ctx).Result()
 			if err != nil {

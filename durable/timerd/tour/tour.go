@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable/timerd/client"
+	"github.com/seed-782fa212/limbo/internal/programs"
 )
 
 const (
@@ -56,11 +57,14 @@ func runTour(ctx context.Context, o options) int {
 	if err != nil {
 		fmt.Fprintln(o.Stderr, err)
 	}
+	print := json.MarshalIndent
 	if o.JSON {
-		b, _ := json.Marshal(s)
-		fmt.Fprintf(o.Stdout, "%s\n", b)
-	} else {
-		s.print(o.Stdout)
+		print = func(v any, _, _ string) ([]byte, error) { return json.Marshal(v) }
+	}
+	b, _ := print(s, "", "  ")
+	fmt.Fprintf(o.Stdout, "%s\n", b)
+	for _, text := range s.wrong() {
+		fmt.Fprintln(o.Stderr, "WRONG:", text)
 	}
 	if err != nil || !s.ok() {
 		return 1
@@ -80,7 +84,7 @@ type tour struct {
 }
 
 func run(ctx context.Context, o options) (s Summary, err error) {
-	if !canPause {
+	if !programs.CanSuspend {
 		return s, errors.New("timerd: the tour pauses processes by SIGSTOP, which this system does not have")
 	}
 	dir, err := os.MkdirTemp("", "timerd-tour-")
@@ -135,26 +139,32 @@ func (t *tour) execute(ctx context.Context) (s Summary, err error) {
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	if err := errors.Join(err, <-faults); err != nil {
-		return t.summarize(nil, nil, 0), err
+	var end ending
+	if err = errors.Join(err, <-faults); err == nil {
+		t.display.printf("all timers are scheduled")
+		end, err = t.finish(ctx)
 	}
-	t.display.printf("all timers are scheduled")
-	return t.finish(ctx)
+	return t.summarize(end), err
 }
 
-// finish waits until the store has no work left, requeues and purges dead letters, deletes the
-// schedules, and computes the summary.
-func (t *tour) finish(ctx context.Context) (s Summary, err error) {
-	busy, err := t.drain(ctx)
-	if err != nil {
-		return t.summarize(nil, nil, busy), err
+// ending is the state of the store at the end.
+type ending struct {
+	dead  map[string]string // keys and last errors of the dead letters
+	infos []client.ScheduleInfo
+	left  int // entries
+}
+
+// finish waits until the store has no work left, requeues and purges dead letters, and deletes the
+// schedules.
+func (t *tour) finish(ctx context.Context) (end ending, err error) {
+	if end.left, err = t.drain(ctx); err != nil {
+		return end, err
 	}
-	dead, err := t.api.dead(ctx)
-	if err != nil {
-		return t.summarize(nil, nil, busy), err
+	if end.dead, err = t.api.dead(ctx); err != nil {
+		return end, err
 	}
 	n := 0
-	for key, cause := range dead { // they run and die again
+	for key, cause := range end.dead { // they run and die again
 		if !strings.Contains(cause, "404") || n == maxRequeued {
 			continue
 		}
@@ -164,31 +174,30 @@ func (t *tour) finish(ctx context.Context) (s Summary, err error) {
 			err = fmt.Errorf("timerd: the requeue of %q is answered with %q", key, r.Result)
 		}
 		if err != nil {
-			return t.summarize(dead, nil, busy), err
+			return end, err
 		}
 	}
-	t.display.printf("%d dead letters, %d of them requeued", len(dead), n)
-	if busy, err = t.drain(ctx); err != nil {
-		return t.summarize(dead, nil, busy), err
+	t.display.printf("%d dead letters, %d of them requeued", len(end.dead), n)
+	if end.left, err = t.drain(ctx); err != nil {
+		return end, err
 	}
-	if dead, err = t.api.dead(ctx); err != nil {
-		return t.summarize(dead, nil, busy), err
+	if end.dead, err = t.api.dead(ctx); err != nil {
+		return end, err
 	}
-	var infos []client.ScheduleInfo
 	err = t.repeat(ctx, 0, func() (bool, error) { // the proxy still injects faults
-		infos, err = t.api.schedules(ctx)
+		end.infos, err = t.api.schedules(ctx)
 		return true, err
 	})
 	if err != nil {
-		return t.summarize(dead, nil, busy), err
+		return end, err
 	}
-	if err := errors.Join(t.api.purge(ctx, slices.Collect(maps.Keys(dead))), t.api.remove(ctx, infos)); err != nil {
-		return t.summarize(dead, infos, busy), err
+	if err := errors.Join(t.api.purge(ctx, slices.Collect(maps.Keys(end.dead))), t.api.remove(ctx, end.infos)); err != nil {
+		return end, err
 	}
 	t.fleet.stopWorkers()
-	left, err := t.fleet.countLeft()
-	t.display.printf("the dead letters are purged, %d schedules deleted, the workers have ended, %d left behind", len(infos), left)
-	return t.summarize(dead, infos, left), err
+	end.left, err = t.fleet.countLeft()
+	t.display.printf("the dead letters are purged, %d schedules deleted, the workers have ended, %d left behind", len(end.infos), end.left)
+	return end, err
 }
 
 // drain waits until no timer waits or runs and all schedules have ended. It returns how many have
@@ -248,17 +257,17 @@ func (t *tour) activeSchedules(ctx context.Context) (n int, err error) {
 	return len(active), err
 }
 
-func (t *tour) summarize(dead map[string]string, infos []client.ScheduleInfo, left int) Summary {
+func (t *tour) summarize(end ending) Summary {
 	if err := t.history.read(); err != nil {
 		t.display.printf("%v", err)
-		left++
+		end.left++
 	}
-	keys := make(map[string]bool, len(dead))
-	for key := range dead {
+	keys := make(map[string]bool, len(end.dead))
+	for key := range end.dead {
 		keys[key] = true
 	}
-	s := t.history.check(keys, infos)
-	s.LeftBehind = left
+	s := t.history.check(keys, end.infos)
+	s.LeftBehind = end.left
 	return s
 }
 
