@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -32,7 +33,7 @@ func TestConsoleBehindALoadBalancer(t *testing.T) {
 	balancer := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(targets[requests.Add(1)%3])
 		r.Out.Host = r.In.Host
-		r.Out.Header["X-Forwarded-For"] = append(r.In.Header["X-Forwarded-For"], r.In.Header.Get(from))
+		r.Out.Header["X-Forwarded-For"] = slices.Concat(r.In.Header["X-Forwarded-For"], r.In.Header[from])
 	}})
 	t.Cleanup(balancer.Close)
 	api, err := url.Parse(balancer.URL + "/console/api/")
