@@ -86,21 +86,7 @@ var swapClaimFaults = []fault{
 			t.Max++
 		}
 	})},
-	{name: "a SwapClaim of none leases one", found: []string{"S10 a swap leases what is due"}, rig: ofSwapClaim(func(t *store.SwapClaim) {
-		if t.Lease > 0 {
-			t.Max = max(t.Max, 1)
-		}
-	})},
 	{name: "a swap leases an occurrence that is not due", found: []string{"S10 a swap leases what is due"}, rig: leasesMore(func(r store.Record) bool { return r.State == store.Waiting && r.Due > 1 })},
-	{name: "a swap leases timers that already wait", found: []string{"S10 a swap leases nothing"}, rig: func(r *rigged) {
-		waits := map[store.ID]bool{}
-		leasesMore(func(r store.Record) bool { return waits[r.ID] && r.State == store.Waiting })(r)
-		swap := r.swapPlans
-		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, t store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
-			r.timersOf(n, store.Waiting, func(t *oracle.Timer) { waits[t.ID] = t.Due <= r.ms() })
-			return swap(ctx, n, swaps, t)
-		}
-	}},
 	{name: "a swap leases an occurrence that is leased to another", found: []string{"S10 a swap leases nothing", "S10 a swap that is sent again"}, rig: leasesMore(func(r store.Record) bool { return r.State == store.Leased })},
 	{name: "a lease of a swap has twice the length", found: []string{"S10 a swap leases what it"}, rig: ofSwapClaim(func(t *store.SwapClaim) { t.Lease *= 2 })},
 	{name: "a lease of a swap is no attempt", found: []string{"S10 a swap leases what it"}, rig: ofSwapLease(func(t *oracle.Timer, l *store.Lease) { t.Attempts--; l.Attempt-- })},
@@ -111,15 +97,6 @@ var swapClaimFaults = []fault{
 	}},
 	{name: "a lease of a swap has an old fence", found: []string{"S10 a swap leases what it"}, rig: ofSwapLease(func(t *oracle.Timer, l *store.Lease) { t.Fence, l.Fence = 1, 1 })},
 	{name: "a swap that is sent again gets no leases", found: []string{"S10 a swap that is sent again"}, rig: answeredOnce},
-	{name: "a swap that is sent again renews its leases", found: []string{"S10 a swap that is sent again"}, rig: func(r *rigged) {
-		seen := map[string]bool{}
-		ofSwapLease(func(t *oracle.Timer, l *store.Lease) {
-			if seen[l.Key] {
-				t.Fence, l.Fence = t.Fence+1, l.Fence+1
-			}
-			seen[l.Key] = true
-		})(r)
-	}},
 	{name: "a lease of a swap never expires", found: []string{"S10 a lease of a swap expires"}, rig: ofSwapLease(func(t *oracle.Timer, l *store.Lease) { t.LeaseEnd, l.End = store.MaxMillis, store.MaxMillis })},
 	{name: "a lease of a swap expires sooner", found: []string{"S10 a lease of a swap expires"}, rig: ofSwapLease(func(t *oracle.Timer, _ *store.Lease) { t.LeaseEnd -= 2 * store.MillisOf(time.Second) })},
 	{name: "reopening loses the timers that a swap has leased", found: []string{"S10 a lease of a swap survives"}, leasesEnd: true, rig: func(r *rigged) {

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/seed-782fa212/limbo/durable/internal/oracle"
@@ -148,15 +147,6 @@ var readFaults = []fault{
 			r.Limits.MaxDeadAge += time.Millisecond
 		}
 	}},
-	{name: "dead letters go uncounted", found: []string{"D9 MaxDead:", "D9 MaxDeadAge"}, rig: func(r *rigged) {
-		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
-			got := do(c)
-			r.Mu.Lock()
-			r.Parts[n].Dropped = 0
-			r.Mu.Unlock()
-			return got
-		})
-	}},
 	{name: "a dead letter waits, too", found: []string{"D9 DeadLetter"}, rig: func(r *rigged) {
 		r.list = func(ctx context.Context, n int, q store.Query) (store.Page, error) {
 			page, err := r.Store.List(ctx, n, q)
@@ -200,20 +190,6 @@ var readFaults = []fault{
 			return page, err
 		})(r)
 	}},
-	{name: "List has bodies", found: []string{"Stats counts by state"}, rig: func(r *rigged) {
-		r.list = func(ctx context.Context, n int, q store.Query) (store.Page, error) {
-			page, err := r.Store.List(ctx, n, q)
-			for i := range page.Records {
-				page.Records[i].Body = r.record(page.Records[i].Key).Body
-			}
-			return page, err
-		}
-	}},
-	{name: "List has a leased timer's due time as the end of its lease", found: []string{"pages of leased timers"}, rig: listedAs(func(r *store.Record) {
-		if r.State == store.Leased {
-			r.LeaseEnd = r.Due
-		}
-	})},
 	{name: "List does not have the cancellation", found: []string{"pages of leased timers"}, rig: listedAs(func(r *store.Record) { r.Cancelled = false })},
 	{name: "List does not have the successor", found: []string{"pages of leased timers"}, rig: listedAs(func(r *store.Record) { r.SuccessorDue = 0 })},
 	{name: "List does not have the token", found: []string{"a leased timer shows"}, rig: listedAs(func(r *store.Record) { r.Token = store.Token{} })},
@@ -221,20 +197,6 @@ var readFaults = []fault{
 		r.get = func(ctx context.Context, n int, key string) (store.Record, error) {
 			record, err := r.Store.Get(ctx, n, key)
 			record.Token = store.Token{}
-			return record, err
-		}
-	}},
-	{name: "a timer that is no longer leased keeps its token", found: []string{"a leased timer shows"}, rig: func(r *rigged) {
-		var mu sync.Mutex
-		tokens := map[string]store.Token{}
-		r.get = func(ctx context.Context, n int, key string) (store.Record, error) {
-			record, err := r.Store.Get(ctx, n, key)
-			mu.Lock()
-			defer mu.Unlock()
-			if record.State == store.Leased {
-				tokens[key] = record.Token
-			}
-			record.Token = tokens[key]
 			return record, err
 		}
 	}},
@@ -265,28 +227,6 @@ var readFaults = []fault{
 		}
 		return list(q)
 	})},
-	{name: "Stats counts successors", found: []string{"Stats"}, rig: func(r *rigged) {
-		r.stats = func(ctx context.Context, n int) (store.Stats, error) {
-			st, err := r.Store.Stats(ctx, n)
-			r.timersOf(n, store.Leased, func(t *oracle.Timer) {
-				if t.Successor != nil {
-					st.Waiting++
-				}
-			})
-			return st, err
-		}
-	}},
-	{name: "a refused timer counts as scheduled", found: []string{"Stats counts scheduled"}, rig: func(r *rigged) {
-		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
-			receipt := do(e)
-			if receipt.Due == 0 {
-				r.Mu.Lock()
-				defer r.Mu.Unlock()
-				r.Parts[store.ShardOf(e.Key, len(r.Parts))].Scheduled++
-			}
-			return receipt
-		})
-	}},
 	{name: "a successor does not count as scheduled", found: []string{"Stats counts scheduled", "Stats counts by"}, rig: func(r *rigged) {
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
 			receipt := do(e)
@@ -297,18 +237,6 @@ var readFaults = []fault{
 			}
 			return receipt
 		})
-	}},
-	{name: "occurrences do not count as scheduled", found: []string{"Stats counts scheduled"}, rig: func(r *rigged) {
-		r.swapPlans = func(ctx context.Context, n int, swaps []store.PlanSwap, c store.SwapClaim) ([]store.SwapResult, []store.Lease, store.Horizon, error) {
-			r.Mu.Lock()
-			before := r.Parts[n].Scheduled
-			r.Mu.Unlock()
-			results, leases, h, err := r.Store.SwapPlans(ctx, n, swaps, c)
-			r.Mu.Lock()
-			defer r.Mu.Unlock()
-			r.Parts[n].Scheduled = before
-			return results, leases, h, err
-		}
 	}},
 	{name: "CountDue counts leased timers", found: []string{"CountDue"}, noModel: true, rig: counting(func(r *rigged, edges []store.Millis, got *store.DueCounts) {
 		r.timersOf(0, store.Leased, func(t *oracle.Timer) {
@@ -344,17 +272,6 @@ var readFaults = []fault{
 				return store.DueCounts{}, nil
 			}
 			return r.Store.CountDue(ctx, n, edges)
-		}
-	}},
-	{name: "Horizons skips expired leases", found: []string{"horizons"}, rig: func(r *rigged) {
-		r.horizons = func(ctx context.Context, shards []int) ([]store.Horizon, error) {
-			horizons, err := r.Store.Horizons(ctx, shards)
-			for i, h := range horizons {
-				if h.NextLeaseEnd < h.Now {
-					horizons[i].NextLeaseEnd = 0
-				}
-			}
-			return horizons, err
 		}
 	}},
 	{name: "an extension does not move the horizon", found: []string{"horizons", "D6 an extension"}, rig: func(r *rigged) {
@@ -500,27 +417,6 @@ var readFaults = []fault{
 		r.reopen = func() {
 			for n := range r.Parts {
 				r.timersOf(n, store.Leased, func(t *oracle.Timer) { t.Successor = nil })
-			}
-		}
-	}},
-	{name: "reopening loses errors", found: []string{"D3 acknowledged"}, leasesEnd: true, rig: func(r *rigged) {
-		r.reopen = func() {
-			for n := range r.Parts {
-				r.timersOf(n, store.Waiting, func(t *oracle.Timer) { t.LastError = "" })
-			}
-		}
-	}},
-	{name: "reopening resets the count of scheduled timers", found: []string{"D3 acknowledged"}, rig: func(r *rigged) {
-		r.reopen = func() {
-			for n := range r.Parts {
-				r.Parts[n].Scheduled = 0
-			}
-		}
-	}},
-	{name: "reopening keeps the count of scheduled timers", found: []string{"D3 acknowledged"}, leasesEnd: true, rig: func(r *rigged) {
-		r.reopen = func() {
-			for n := range r.Parts {
-				r.Parts[n].Scheduled = 1
 			}
 		}
 	}},

@@ -123,12 +123,6 @@ var runFaults = []fault{
 			return do(key)
 		})
 	}},
-	{name: "a retry after Running", found: []string{"D4 Running: no retry"}, rig: func(r *rigged) {
-		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
-			r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.Cancelled = t.Cancelled && e.Kind != store.Retry })
-			return do(e)
-		})
-	}},
 	{name: "a lease after Running", found: []string{"D4 Running: an expired lease"}, rig: forExpired(func(t *oracle.Timer) func() {
 		t.Cancelled = false
 		return nil
@@ -142,15 +136,6 @@ var runFaults = []fault{
 			return result
 		})
 	}},
-	{name: "an extension lengthens the lease of a cancelled timer", found: []string{"D4 case 14"}, rig: func(r *rigged) {
-		r.extends(func(h store.Holder, lease time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {
-			result := do(h)
-			if result == store.ExtendCancelled {
-				r.timer(h.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.LeaseEnd = store.After(r.ms(), lease) })
-			}
-			return result
-		})
-	}},
 	{name: "a key that occurs twice in a cancel gets the same answer twice", found: []string{"D4 one call"}, rig: func(r *rigged) {
 		cancel := r.cancel
 		r.cancel = func(ctx context.Context, n int, keys []string) ([]store.CancelResult, store.Horizon, error) {
@@ -160,25 +145,6 @@ var runFaults = []fault{
 			}
 			return results, h, err
 		}
-	}},
-	{name: "cancel leaves the successor", found: []string{"D4 D8 Cancel"}, rig: func(r *rigged) {
-		r.cancels(func(key string, do func(string) store.CancelResult) store.CancelResult {
-			var next *oracle.Timer
-			r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) { next = t.Successor })
-			result := do(key)
-			r.timer(key, func(_ *oracle.Shard, t *oracle.Timer) { t.Successor = next })
-			return result
-		})
-	}},
-	{name: "the end of a cancelled run removes a later successor", found: []string{"D4 D8 Cancel"}, rig: func(r *rigged) {
-		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
-			r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) {
-				if t.Cancelled && t.Holder() == e.Holder {
-					t.Successor = nil
-				}
-			})
-			return do(e)
-		})
 	}},
 
 	// Successors.
@@ -250,16 +216,6 @@ var runFaults = []fault{
 		})
 	}},
 	{name: "a lease never expires", found: []string{"D6 a lease holds", "D6 D7"}, rig: forExpired(hide)},
-	{name: "an extension counts from the end", found: []string{"D6 an extension"}, rig: func(r *rigged) {
-		r.extends(func(h store.Holder, lease time.Duration, do func(store.Holder) store.ExtendResult) store.ExtendResult {
-			end := r.record(h.Key).LeaseEnd
-			result := do(h)
-			if result == store.Extended {
-				r.timer(h.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.LeaseEnd = store.After(end, lease) })
-			}
-			return result
-		})
-	}},
 	{name: "a claim sent again gets other leases", found: []string{"D7 case 16"}, rig: func(r *rigged) {
 		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) (got store.Claimed) {
 			r.during(n, store.Leased, func(t *oracle.Timer) func() {
@@ -281,13 +237,6 @@ var runFaults = []fault{
 			}
 		}
 	})},
-	{name: "poison loses its body", found: []string{"D9 without"}, rig: forExpired(func(t *oracle.Timer) func() {
-		return func() {
-			if t.State == store.Dead {
-				t.Body = nil
-			}
-		}
-	})},
 	{name: "one attempt more than MaxAttempts", found: []string{"D9 without"}, rig: func(r *rigged) {
 		r.claims(func(_ int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
 			c.MaxAttempts++
@@ -306,17 +255,6 @@ var runFaults = []fault{
 	}},
 
 	// Ends.
-	{name: "an acknowledgement sent twice counts twice", found: []string{"D7 Done"}, rig: func(r *rigged) {
-		done := map[store.Holder]bool{}
-		r.ends(func(e store.Outcome, do func(store.Outcome) store.EndResult) store.EndResult {
-			if done[e.Holder] {
-				return store.Ended
-			}
-			result := do(e)
-			done[e.Holder] = result == store.Ended && e.Kind == store.Done
-			return result
-		})
-	}},
 	{name: "a retry loses the attempts", found: []string{"case 8"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.Outcome, _ store.Record) { t.Attempts = 0 })},
 	{name: "a retry is at once", found: []string{"case 8", "outcomes of all"}, rig: afterEnd(store.Retry, func(t *oracle.Timer, _ store.Outcome, old store.Record) { t.Due = old.Due })},
 	{name: "a snooze counts", found: []string{"Snooze"}, rig: afterEnd(store.Snooze, func(t *oracle.Timer, _ store.Outcome, old store.Record) { t.Attempts = old.Attempts })},
@@ -327,13 +265,4 @@ var runFaults = []fault{
 	{name: "a dead letter has the error before", found: []string{"D9 DeadLetter"}, rig: afterEnd(store.DeadLetter, func(t *oracle.Timer, _ store.Outcome, old store.Record) { t.LastError = old.LastError })},
 	{name: "End does not report that the run was cancelled", found: []string{"D4 Running", "D4 D8", "outcomes of all"}, rig: endedAs(store.EndCancelled)},
 	{name: "End does not report that a successor waits", found: []string{"D8 a successor", "outcomes of all"}, rig: endedAs(store.EndReplaced)},
-	{name: "only the first outcome of a call is written", found: []string{"outcomes of all", "D1 a call has 500"}, rig: func(r *rigged) {
-		r.end = func(ctx context.Context, n int, outcomes []store.Outcome) ([]store.EndResult, store.Horizon, error) {
-			results, h, err := r.Store.End(ctx, n, outcomes[:1])
-			for len(results) > 0 && len(results) < len(outcomes) {
-				results = append(results, store.Ended)
-			}
-			return results, h, err
-		}
-	}},
 }

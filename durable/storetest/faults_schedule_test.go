@@ -45,16 +45,6 @@ var scheduleFaults = []fault{
 			return receipt
 		})
 	}},
-	{name: "a replaced timer keeps its due time", found: []string{"D8 a key schedules again"}, rig: func(r *rigged) {
-		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
-			old := r.record(e.Key)
-			receipt := do(e)
-			if receipt.Kind == store.Replaced {
-				r.timer(e.Key, func(_ *oracle.Shard, t *oracle.Timer) { t.Due = old.Due })
-			}
-			return receipt
-		})
-	}},
 	{name: "IfAbsent refuses waiting timers only", found: []string{"D8 IfAbsent"}, rig: func(r *rigged) {
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
 			e.IfAbsent = e.IfAbsent && r.record(e.Key).State == store.Waiting
@@ -92,20 +82,6 @@ var scheduleFaults = []fault{
 		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
 			if size += len(e.Body); size > 8<<20 {
 				e.Body = nil
-			}
-			return do(e)
-		})
-	}},
-	{name: "MaxPending does not count successors", found: []string{"MaxPending"}, rig: func(r *rigged) {
-		bound := r.Limits.MaxPending
-		r.schedules(func(e store.Entry, do func(store.Entry) store.Receipt) store.Receipt {
-			if bound > 0 {
-				r.Limits.MaxPending = bound
-				r.timersOf(store.ShardOf(e.Key, len(r.Parts)), store.Leased, func(t *oracle.Timer) {
-					if t.Successor != nil {
-						r.Limits.MaxPending++
-					}
-				})
 			}
 			return do(e)
 		})
@@ -225,16 +201,6 @@ var scheduleFaults = []fault{
 			r.Parts[n].Fence = 0
 			r.Mu.Unlock()
 			return do(c)
-		})
-	}},
-	{name: "fences are all the same", found: []string{"D5 fences grow"}, rig: func(r *rigged) {
-		r.claims(func(n int, c store.Claim, do func(store.Claim) store.Claimed) store.Claimed {
-			got := do(c)
-			for i := range got.Leases {
-				got.Leases[i].Fence = 1
-				r.timer(got.Leases[i].Key, func(_ *oracle.Shard, t *oracle.Timer) { t.Fence = 1 })
-			}
-			return got
 		})
 	}},
 }

@@ -223,7 +223,8 @@ func contractFails(t *testing.T, c test, e Engine) (failed bool) {
 }
 
 // Each fault is found by the tests that it names, by their first words, and by the model, unless it
-// sets noModel. Together, the faults make each test fail at least once.
+// sets noModel. Together, the faults make each test fail at least once, and a model that makes fewer
+// kinds of calls, or reads less, misses at least one of them.
 func TestEachFaultIsFound(t *testing.T) {
 	t.Parallel()
 	faults := slices.Concat(scheduleFaults, runFaults, readFaults, swapFaults, noteFaults, planFaults, swapClaimFaults)
