@@ -14,25 +14,22 @@ import (
 
 var hourTest = test{"D2 D3 D10 an hour of the engine's clock", hour}
 
-const step = time.Second
-
 // hour schedules timers that are due at any time within an hour, many of them at the border of two
-// seconds, and moves the engine's clock through it second by second. It claims where the horizon
-// says that a timer is due. Each is claimed in the second in which it is due, once, and nothing is
-// left.
+// steps, and moves the engine's clock through it step by step. It claims where the horizon says that
+// a timer is due. Each is claimed in the step in which it is due, once, and nothing is left.
 func hour(f *fixture) {
 	const shards = 4
 	f.open(Options{Shards: shards})
-	timers := 1_000
+	timers, step := 1_000, 10*time.Second
 	if _, slow := f.Store.(*oracle.Store); long() && !slow {
-		timers = 1_000_000
+		timers, step = 1_000_000, time.Second
 	}
 	if f.Advance == nil || !f.Frozen {
 		f.Skip("the engine's clock is not frozen")
 	}
 	begin := f.readHorizon(0).Now
 	end := begin + store.MillisOf(time.Hour)
-	f.scheduleWithin(timers, begin, end)
+	f.scheduleWithin(timers, begin, end, store.MillisOf(step))
 
 	var claimed atomic.Int64
 	for now := begin; now < end; {
@@ -55,15 +52,15 @@ func hour(f *fixture) {
 }
 
 // scheduleWithin schedules timers that are due after begin, up to end.
-func (f *fixture) scheduleWithin(timers int, begin, end store.Millis) {
+func (f *fixture) scheduleWithin(timers int, begin, end, step store.Millis) {
 	f.Helper()
 	byShard := make([][]store.Entry, f.Store.Shards())
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range timers {
 		e := store.Entry{Key: fmt.Sprintf("timer-%010d", i), ID: store.NewID(), Body: make([]byte, 32)}
 		e.At = begin + 1 + store.Millis(rnd.Int64N(int64(end-begin)))
-		if i%5 < 2 { // the last millisecond of a second, or the first of the next
-			e.At -= (e.At - begin) % store.MillisOf(step)
+		if i%5 < 2 { // the last millisecond of a step, or the first of the next
+			e.At -= (e.At - begin) % step
 			e.At = min(max(e.At+store.Millis(i%5), begin+1), end)
 		}
 		n := f.shardOf(e.Key)
