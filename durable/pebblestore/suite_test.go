@@ -51,6 +51,7 @@ func newInstance(t testing.TB, o storetest.Options, frozen bool) *storetest.Inst
 			return s
 		},
 		LeasesEnd: true,
+		Verify:    func(t testing.TB) { verify(t, s) },
 		Left:      func(t testing.TB) []string { return leftIn(t, s) },
 	}
 }

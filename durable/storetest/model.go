@@ -50,9 +50,10 @@ func randomBytes(seed uint64, n int) []byte {
 	return in
 }
 
-// model makes the same calls on an engine and on an oracle. After each call it compares the answers
-// and the whole contents of the call's shard; after a pause, a reopening and at the end, those of
-// the whole store.
+// model makes the same calls on an engine and on an oracle. After each call it compares the answers,
+// and the lists and counts of the call's shard. Each timer is read after every fullEvery calls only,
+// because a difference stays, and these reads would be most of the calls; after a reopening and at
+// the end, all of the store is read.
 type model struct {
 	*fixture
 	in             []byte // not decoded yet
@@ -63,6 +64,8 @@ type model struct {
 	ids            uint64
 	log            []string
 }
+
+const fullEvery = 8
 
 // occurrences is the number of occurrences of a plan of the model.
 const occurrences = 3
@@ -144,15 +147,19 @@ func (p *peer) clone(now time.Time) *peer {
 
 // both makes a call on the engine, and then on the oracle at the engine's time. A running clock
 // returns only milliseconds; a time rounded up can then be one more, so two times are tried. The
-// call changes shards; without any, all of them.
+// call changes shards; without any, everything is read.
 func (m *model) both(what string, call func(*peer) answer, shards ...int) {
 	m.Helper()
+	m.log = append(m.log, what)
+	full := len(shards) == 0 || len(m.log)%fullEvery == 0
 	if len(shards) == 0 {
 		shards = []int{0, 1}
 	}
-	m.log = append(m.log, what)
 	want := call(m.engine)
-	wantState := m.state(m.engine, shards, nil)
+	wantState := m.state(m.engine, shards, full, nil)
+	if full && m.Verify != nil {
+		m.Verify(m.TB)
+	}
 	presents := []time.Time{*m.oracle.clock}
 	if !m.Frozen && want.present != 0 {
 		presents = []time.Time{want.present.Time(), want.present.Time().Add(time.Millisecond / 2)}
@@ -164,7 +171,7 @@ func (m *model) both(what string, call func(*peer) answer, shards ...int) {
 		o := m.oracle.clone(now)
 		got = call(o)
 		got.present = 0
-		gotState = m.state(o, shards, wantState)
+		gotState = m.state(o, shards, full, wantState)
 		if assert.ObjectsAreEqual(got, want) && assert.ObjectsAreEqual(gotState, wantState) {
 			o.clock = &now
 			m.oracle = o
@@ -179,7 +186,7 @@ func (m *model) both(what string, call func(*peer) answer, shards ...int) {
 
 // shardState is the visible state of a shard.
 type shardState struct {
-	Records []store.Record    // fences are indexes in held
+	Records []store.Record    // fences are indexes in held; nil if they are not read
 	Lists   [3][]store.Record // of waiting, leased and dead timers
 	Plans   []store.Record    // fences are indexes in held
 	Stats   store.Stats
@@ -187,7 +194,7 @@ type shardState struct {
 
 // state reads shards of a peer. It reads those of an oracle at the times of like, the engine's
 // states.
-func (m *model) state(p *peer, shards []int, like []shardState) []shardState {
+func (m *model) state(p *peer, shards []int, full bool, like []shardState) []shardState {
 	m.Helper()
 	states := make([]shardState, len(shards))
 	for i, n := range shards {
@@ -196,15 +203,20 @@ func (m *model) state(p *peer, shards []int, like []shardState) []shardState {
 			*p.clock = like[i].Stats.Now.Time()
 			defer func() { *p.clock = now }()
 		}
-		states[i] = m.read(p, n)
+		states[i] = m.read(p, n, full)
 	}
 	return states
 }
 
-// read makes all calls that read a shard, concurrently if they must wait for an engine.
-func (m *model) read(p *peer, n int) (s shardState) {
+// read makes the calls that read a shard, concurrently if they must wait for an engine. A full read
+// gets each timer, and lists the plans page by page.
+func (m *model) read(p *peer, n int, full bool) (s shardState) {
 	m.Helper()
-	keys := slices.Concat(m.keys[n], m.plans[n])
+	var keys []string
+	limit := store.MaxItems
+	if full {
+		keys, limit = slices.Concat(m.keys[n], m.plans[n]), 1
+	}
 	records := make([]store.Record, len(keys))
 	errs := make([]error, len(keys))
 	var listErrs [3]error
@@ -227,9 +239,9 @@ func (m *model) read(p *peer, n int) (s shardState) {
 	begin(func() {
 		after := ""
 		for {
-			page, err := p.store.Plans(m.ctx, n, after, 1)
+			page, err := p.store.Plans(m.ctx, n, after, limit)
 			s.Plans = append(s.Plans, page...)
-			if plansErr = err; len(page) == 0 || page[0].Key <= after {
+			if plansErr = err; !full || len(page) == 0 || page[0].Key <= after {
 				return
 			}
 			after = page[0].Key

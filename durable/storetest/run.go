@@ -39,6 +39,10 @@ type Instance struct {
 	// engine that keeps both in memory only.
 	LeasesEnd bool
 
+	// Verify checks the data of the engine itself, while there are no calls. D14 calls it now and
+	// then; a nil Verify skips nothing.
+	Verify func(t testing.TB)
+
 	// Left returns the engine's stored keys, except for its configuration and one record of at most
 	// 200 bytes for each shard. It may omit keys that expire.
 	Left func(t testing.TB) []string
