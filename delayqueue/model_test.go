@@ -44,8 +44,8 @@ func (h *heap[T]) verify(t testing.TB) {
 	check(live+free == all, "invariants 2 and 3: %d live, %d free, %d slots", live, free, all)
 }
 
-// verifyMemory checks, after elements have left, that the queue keeps at most twice the memory
-// that the others need, plus the spare (T18).
+// verifyMemory checks that memory follows the load (T18): after elements have left, the queue
+// keeps at most twice the memory that the others need, plus the spare.
 func (h *heap[T]) verifyMemory(t testing.TB) {
 	t.Helper()
 	bytes := func(items, slots, moved int) int {

@@ -325,8 +325,8 @@ func (m *model) verify(ctx context.Context) {
 			require.Zero(m.t, l.done, "%s was done and is dead: %+v", name, l) // D7
 			require.True(m.t, l.discarded || l.attempts == modelMaxAttempts, "%s is dead too early: %+v", name, l)
 		case deadLettered:
-			// An attempt whose claim was not answered counts, although no handler has seen it
-			// (D9).
+			// D9: an attempt whose claim was not answered counts, although no handler has seen
+			// it.
 			require.True(m.t, l.discarded || dead[name].Attempts == modelMaxAttempts, "%s is dead too early: %+v; %+v", name, l, dead[name])
 			require.LessOrEqual(m.t, l.attempts, dead[name].Attempts, "%s: %+v; %+v", name, l, dead[name])
 		case m.calm:

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An operation's timeout is entered on the wheel only if it still waits after a while. Ended
-// operations leave the list of arrivals and the wheel within 100 ms (P5).
+// P5: an operation's timeout is entered on the wheel only if it still waits after a while. Ended
+// operations leave the list of arrivals and the wheel within 100 ms.
 func TestArrivalsSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open[int](t, Options{})

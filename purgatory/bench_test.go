@@ -50,7 +50,7 @@ func BenchmarkWatch(b *testing.B) {
 	}
 }
 
-// BenchmarkContext measures the cost of a context (P9): nothing if it cannot be cancelled,
+// BenchmarkContext measures the cost of a context: nothing if it cannot be cancelled,
 // otherwise a hook that is set and removed.
 func BenchmarkContext(b *testing.B) {
 	cancellable, cancel := context.WithCancel(context.Background())

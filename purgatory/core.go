@@ -111,7 +111,8 @@ func (c *core) complete(op Completion, o Outcome, waited time.Duration, cause er
 	c.options.OnEnd(o, waited, cause)
 }
 
-// deliver calls the operation's Complete. A Complete that panics is not called again (P7).
+// deliver calls the operation's Complete. A Complete that panics is not called again: the
+// outcome stands (one outcome, P1).
 func (c *core) deliver(op Completion, o Outcome, cause error) {
 	defer c.recoverPanic()
 	op.Complete(o, cause)

@@ -6,7 +6,8 @@ import (
 )
 
 // deferred holds the keys that were passed to workers, and the function that a worker runs for
-// each. At most one worker runs a key at a time (P15); other workers stay free for other keys.
+// each. At most one worker runs a key at a time (no key starves another, P15); other workers
+// stay free for other keys.
 type deferred[K comparable] struct {
 	core *core
 	run  func(K)

@@ -9,7 +9,7 @@ import (
 // guard wraps an operation's context from the moment when other goroutines can end the
 // operation. If a method of the user's context panics or ends its goroutine, whichever
 // goroutine called it, the operation ends as Failed, and the method counts as having answered
-// that the context is cancelled (P7).
+// that the context is cancelled.
 //
 // The channel is obtained before the operation exists. Through it and through Value, package
 // context recognizes its own contexts behind a guard, and starts no goroutine for them.

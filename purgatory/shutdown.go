@@ -79,7 +79,7 @@ func waitFor(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// endAll ends operations as Closed, each of them whatever the others do (P7: one at a time).
+// endAll ends operations as Closed, each of them whatever the Complete of others does.
 func endAll(all []Pending) { goexit.Each(all, func(h Pending) { h.end(Closed) }) }
 
 // wait returns a channel that is closed by the next notify.

@@ -35,12 +35,12 @@ import (
 // running is never cleared once an outcome is decided, so:
 //
 // Invariant: the first decide wins, and exactly one goroutine finds itself the owner of a
-// decided operation; it calls Complete, once (P1), when no check runs or will ever run again
-// (P3).
+// decided operation; it calls Complete once (one outcome, P1), when no check runs or will ever
+// run again (checks are alone, P3).
 //
 // Invariant: a goroutine that fails to acquire a running operation has set recheck, or found an
 // outcome. The owner's step to idle fails while recheck is set, so a check begins after every
-// acquire (P2). Kafka's first version missed that:
+// acquire (no lost wake-up, P2). Kafka's first version missed that:
 //
 //  1. T1 checks, and sees "no".
 //  2. T2 makes it "yes", tries the operation's lock, fails, and leaves.

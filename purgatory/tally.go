@@ -35,7 +35,7 @@ type tally struct {
 	keys atomic.Int64 // written by any goroutine
 
 	// Guarded by mu.
-	closed                     bool // refuses operations (P12)
+	closed                     bool // refuses operations: the shutdown has begun
 	pending, watched           int
 	working                    int // work on workers, in addition to waiting operations
 	keysRemoved                int // keys removed since the last call of lists.shrink

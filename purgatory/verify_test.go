@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testOp is an operation that verifies its own contract: its methods never overlap, and nothing
-// follows Complete (P1, P3).
+// testOp is an operation that verifies its own contract: its methods never overlap (alone, P3),
+// and nothing follows Complete (one outcome, P1).
 type testOp struct {
 	t     testing.TB
 	ready atomic.Bool          // the result of TryComplete without try
@@ -123,8 +123,8 @@ func mustWatch[K comparable](t testing.TB, p *Purgatory[K], op Operation, timeou
 	return h
 }
 
-// requireEmpty fails if the purgatory holds anything (P5), by its statistics and by an
-// inspection of its parts. A sweep may be on the wheel.
+// requireEmpty fails if the purgatory holds anything (no leftovers, P5), by its statistics and
+// by an inspection of its parts. A sweep may be on the wheel.
 func requireEmpty[K comparable](t testing.TB, p *Purgatory[K]) {
 	t.Helper()
 	st := p.Stats()

@@ -78,7 +78,7 @@ func (w *waiter) prefetchOp() { prefetch.ValueIn(&w.op) }
 
 // check runs one check, by the owner. completed reports that it decided for Completed. ended
 // reports that the check panicked or is ending its goroutine by runtime.Goexit, and that the
-// operation has ended as Failed (P7).
+// operation has ended as Failed.
 func (w *waiter) check() (completed, ended bool) {
 	returned := false
 	defer func() {
@@ -111,7 +111,7 @@ func (w *waiter) fail(v any) {
 
 const (
 	// maxChecksHere is the number of requested checks in a row that the owner runs before it
-	// leaves the rest to a worker (P15).
+	// leaves the rest to a worker (no key starves another, P15).
 	maxChecksHere = 64
 	// After spinSuspect checks in a row the operation may be requesting them itself, and after
 	// spinLimit that is certain; see resume.
@@ -232,9 +232,9 @@ func (w *waiter) causeOf(o Outcome) (cause error) {
 }
 
 // finish ends the operation, as its owner, with the decided outcome. It removes the operation
-// from the lists, its context and the wheel, and only then completes it (P5). Only a timer that
-// the record does not refer to may stay on the wheel; it soon fires. The record must not be
-// touched after free.
+// from the lists, its context and the wheel, and only then completes it (no leftovers, P5). Only
+// a timer that the record does not refer to may stay on the wheel; it soon fires. The record
+// must not be touched after free.
 func (w *waiter) finish(o Outcome) {
 	if w.unhook != nil {
 		w.unhookThenFinish(o)
@@ -300,9 +300,9 @@ func (w *waiter) wait(ctx context.Context, done <-chan struct{}, gen uint64, soo
 		return Pending{}, nil
 	}
 	if expired {
-		// P8 promises a worker, so the worker must not find the operation owned by this
-		// goroutine. This timer is never stopped: if the operation has ended by then, its
-		// generation is stale and the timer does nothing.
+		// A timeout of zero or less expires on a worker, which must not find the operation owned
+		// by this goroutine. This timer is never stopped: if the operation has ended by then,
+		// its generation is stale and the timer does nothing.
 		c.clock.schedule(event{w, gen}, 0)
 	}
 	return h, nil

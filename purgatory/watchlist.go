@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// watchlist holds the operations that watch one key, in order of arrival (P11). The lock of its
-// bucket guards it.
+// watchlist holds the operations that watch one key, in order of arrival, in which they are
+// checked (fair, P11). The lock of its bucket guards it.
 //
 // The first maxContiguous operations are stored contiguously, beginning in the bucket: a check
 // reads them in a few consecutive cache lines, and a leaving operation is found by a scan, so it

@@ -48,7 +48,7 @@ func (a *advancer[V]) run() {
 // due removes from the queue the next bucket whose flush tick has come. It removes one at a
 // time, because a cascade may add buckets that precede the next one in the queue, and after a
 // stall those are due as well. For the same reason, a bucket has to wait if its flush tick is
-// not before the expiration of a cascade in progress (T14).
+// not before the expiration of a cascade in progress (timers run in order after a stall, T14).
 func (a *advancer[V]) due() (r bucketRef, ok bool) {
 	if len(a.cascades) > 0 {
 		head, ok := a.shared.queue.Peek()
@@ -102,8 +102,8 @@ func (a *advancer[V]) cascade() bool {
 }
 
 // prune removes empty buckets from the front of the queue, so that the advancer does not sleep
-// for one (T9). A bucket that becomes empty later, while the advancer sleeps for it, costs one
-// wake-up.
+// for one (no empty ticks, T9). A bucket that becomes empty later, while the advancer sleeps for
+// it, costs one wake-up.
 func (a *advancer[V]) prune() {
 	for {
 		head, ok := a.shared.queue.Peek()

@@ -21,8 +21,8 @@ const (
 //
 // A flush passes the bucket itself on, instead of clearing it: the bucket gives up its slot in
 // the level and goes to the workers with its timers in it. So one assignment moves a million
-// timers that are due in one tick (T15), and each can still be found and stopped by its handle
-// wherever its bucket is (T4).
+// timers that are due in one tick without a stall (T15), and each can still be found and stopped
+// by its handle wherever its bucket is (Stop is exact, T4).
 type bucket struct {
 	head, tail uint32 // chunks
 	count      uint32

@@ -127,7 +127,7 @@ func (f *fixture) scheduleOn(shard, v int, delay time.Duration) Timer {
 }
 
 // due returns when a timer that is scheduled now with delay must run; in virtual time that is
-// exact (T1, T2).
+// exact: never early (T1), and late by at most one tick (T2).
 func (f *fixture) due(delay time.Duration) time.Duration {
 	now, tick := f.since(), f.options.Tick
 	if delay <= 0 {

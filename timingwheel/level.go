@@ -7,7 +7,8 @@ import "math/bits"
 //
 // The circle has twice the slots that a bucket of the level above spans, so that such a bucket fits
 // into this circle while it is still some way ahead: it cascades before its first timer is due,
-// a little at a time, and no timer has to wait for the cascade (T2). See shard.flushTick.
+// a little at a time, and no timer has to wait for the cascade (late by at most one tick, T2).
+// See shard.flushTick.
 type level struct {
 	ids      []uint32 // buckets; 0: empty slot
 	occupied []uint64 // a bit for each slot

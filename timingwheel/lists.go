@@ -85,7 +85,7 @@ func (l *lists[V]) link(i uint32, n *node[V], b *bucket, id uint32) {
 
 // unlink removes a timer from its bucket and returns the bucket, which may then be empty. An
 // empty waiting bucket is kept, because the next timer may need it; the advancer removes it
-// before it would sleep for it (T9).
+// before it would sleep for it (no empty ticks, T9).
 //
 // Nodes may move, here and in all methods that call clearUnlinked.
 func (l *lists[V]) unlink(i uint32) (id uint32, b *bucket) {
@@ -210,7 +210,8 @@ func (l *lists[V]) clearUnlinked() {
 	}
 }
 
-// sparse reports whether the chunks hold so few timers that they should be merged (T18).
+// sparse reports whether the chunks hold so few timers that they should be merged (memory
+// follows the load, T18).
 func (l *lists[V]) sparse() bool {
 	return l.chunks.used > l.mergeAbove && l.timers.used < 3*l.chunks.used
 }

@@ -32,7 +32,7 @@ type shard[V any] struct {
 	// readyUntil is the later of clock and the latest deadline of the timers that were due when
 	// scheduled. A timer with a later deadline is not ready.
 	readyUntil tick
-	closed     bool // no new timers (T13)
+	closed     bool // no new timers: a shutdown has begun
 	runNow     bool // every pending timer is due, and Reset does not change that
 	counts     counts
 
@@ -99,7 +99,7 @@ func (s *shard[V]) add(v V, now, deadline nanos) (Timer, error) {
 	return t, nil
 }
 
-// find returns the node that t names, or nil if t is stale (T6).
+// find returns the node that t names, or nil if t is stale.
 func (s *shard[V]) find(t Timer) *node[V] {
 	n := s.lists.timers.find(t.index())
 	if n == nil || n.gen != t.gen() {
@@ -304,8 +304,8 @@ func (s *shard[V]) checkedAtFlush(n *node[V]) bool {
 
 // catchUp advances the clock of a shard that has not flushed for a while, so that a short delay
 // goes to the lowest level again rather than, relative to an old clock, to a high one. It stops
-// before the first waiting or half-cascaded bucket: the advancer must move those in order
-// (T14).
+// before the first waiting or half-cascaded bucket: the advancer must move those in order (T14:
+// after a stall too).
 func (s *shard[V]) catchUp(present tick) {
 	for l := range s.levels {
 		if id := s.levels[l].first(s.clock >> (uint(l) * s.sizeBits)); id != 0 {
@@ -347,7 +347,7 @@ func (s *shard[V]) flush(r bucketRef) flushed {
 	s.detach(b)
 	// Advance to the bucket's own time, not to the present, so that after a stall the buckets
 	// whose flush ticks have also passed are still flushed one by one, in order of their
-	// deadlines (T14).
+	// deadlines.
 	s.advance(s.flushTick(b))
 	switch {
 	case b.count == 0:
@@ -383,7 +383,7 @@ func (s *shard[V]) prune(r bucketRef, h delayqueue.Handle) bool {
 }
 
 // cascadeChunk is how many timers move before the advancer releases the shard's lock and the
-// processor (T15): some 10 µs.
+// processor, so that it stalls no caller (T15): some 10 µs.
 const cascadeChunk = 256
 
 // cascade moves up to cascadeChunk of a bucket's timers, each to the bucket that its deadline

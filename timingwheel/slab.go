@@ -10,7 +10,7 @@ import (
 // object to the garbage collector, which never scans it. Chunks and buckets come from slabs as
 // well.
 //
-// Memory follows the load in both directions (T18). The first slab of a pool starts small and
+// Memory follows the load in both directions. The first slab of a pool starts small and
 // grows. An empty slab returns to the allocator. A handle names its node by index, so nodes
 // cannot move freely; but a slab that has lost most of its nodes is packed: the remaining ones
 // move into a smaller array, where a node is found by the rank of its index (see ranks.go).
@@ -317,9 +317,9 @@ func (p *slabs[V]) unlink(head *uint32, num uint32) {
 // A slab of timers is packed when it has lost seven eighths of its nodes, one of chunks or
 // buckets when it has lost half; and again each time half of the rest has left. So after nine
 // tenths of the timers have left, the pool keeps at most twice the memory that the others need
-// (T18). Packing sooner would cost more: most slabs that are emptied that far are soon empty,
-// and a packing is a few microseconds of cache misses, 20 ns for each expiring timer if it is
-// done at a quarter.
+// (memory follows the load, T18). Packing sooner would cost more: most slabs that are emptied
+// that far are soon empty, and a packing is a few microseconds of cache misses, 20 ns for each
+// expiring timer if it is done at a quarter.
 //
 // Nothing is allocated from a packed slab. When no other slab has free nodes, a packed one is
 // unpacked as a whole, and filled before the next.

@@ -20,10 +20,10 @@ type timescale struct {
 	tick nanos
 }
 
-// now reads the monotonic clock, which steps of the wall clock do not affect (T14).
+// now reads the monotonic clock, which steps of the wall clock do not affect.
 func (c *timescale) now() nanos { return nanos(time.Since(c.base)) }
 
-// after returns now+delay, saturating where the sum would wrap (T8). A negative delay counts as
+// after returns now+delay, saturating where the sum would wrap. A negative delay counts as
 // zero.
 func after(now nanos, delay time.Duration) nanos {
 	switch {
@@ -46,8 +46,8 @@ func (c *timescale) until(deadline time.Time) nanos {
 	return after(nanos(t.Sub(c.base)), deadline.Sub(t))
 }
 
-// ceil returns the first tick at or after t. Rounding up keeps T1: the tick begins no earlier
-// than the deadline. t+tick-1 would wrap.
+// ceil returns the first tick at or after t. Rounding up means never early (T1): the tick begins
+// no earlier than the deadline. t+tick-1 would wrap.
 func (c *timescale) ceil(t nanos) tick {
 	d := tick(t / c.tick)
 	if nanos(d)*c.tick != t {

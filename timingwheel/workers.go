@@ -12,8 +12,8 @@ import (
 // workers is the bounded pool that runs the expiry function.
 //
 // A worker takes one timer at a time. A batch would be cheaper, but the timers behind a slow
-// one would wait for it although other workers are free (T10), and Stop could not reach them
-// (T4).
+// one would wait for it although other workers are free (callbacks are isolated, T10), and Stop
+// could not reach them (Stop is exact, T4).
 type workers[V any] struct {
 	expire  func(V)
 	onPanic func(Panic)
@@ -35,7 +35,7 @@ type worker struct {
 }
 
 // yieldEvery is the number of timers run back to back after which a worker yields its processor
-// to goroutines that want it (T15).
+// to goroutines that want it (no stall, T15).
 const yieldEvery = 256
 
 // launch starts a goroutine of the wheel, with the wheel's label instead of those of the

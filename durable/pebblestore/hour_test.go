@@ -17,7 +17,7 @@ import (
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
 )
 
-// A worker runs timers that are due at any time within an hour: each once, none early (D2, D3). Its
+// D2, D3: a worker runs timers that are due at any time within an hour: each once, none early. Its
 // memory does not grow with the number of completed runs.
 func TestHour(t *testing.T) {
 	total := 3_000

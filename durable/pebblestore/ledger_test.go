@@ -142,8 +142,8 @@ func applySwap(timers map[string]timerState, p store.PlanSwap) {
 	}
 }
 
-// check compares a store with the notes (D1, D3): all acknowledged changes exist, and the call in
-// progress has happened as a whole or not at all.
+// check compares a store with the notes: all acknowledged changes exist (accepted timers survive,
+// D3), and the call in progress has happened as a whole or not at all (one state, D1).
 func (l ledger) check(t testing.TB, s *Store) {
 	t.Helper()
 	for shard := range s.Shards() {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/pebblestore"
 )
 
-// Timers on this engine: waiting timers survive a Close; timers that ran when the store was closed
-// run again at once (D6), each once; and only one process can have the folder.
+// D6: waiting timers survive a Close; timers that ran when the store was closed run again at once,
+// each once; and only one process can have the folder.
 func TestTimers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-782fa212/limbo/durable/store"
 )
 
-// Bodies of more than 2 KiB have a separate field, which must be removed with the timer, however
-// the timer ends (D1, D10).
+// D1, D10: bodies of more than 2 KiB have a separate field, which must be removed with the
+// timer, however the timer ends.
 func TestLongBodiesLeaveNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})
@@ -307,7 +307,7 @@ func (r *rig) callsOf(f func()) (n int) {
 	return n
 }
 
-// Every script makes the same number of calls for one item as for 500 (D12).
+// D12: every script makes the same number of calls for one item as for 500.
 func TestScriptsMakeAFixedNumberOfCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, startServer(t), Options{})

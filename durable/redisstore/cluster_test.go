@@ -381,9 +381,9 @@ func (l *ledger) work(ctx context.Context, s *Store, name string) {
 	}
 }
 
-// A Cluster under load, whose masters are killed, whose slots move and whose scripts are flushed:
-// no timer that a replica has confirmed is lost, none is early, none is acknowledged twice, and
-// none remains (D2, D3, D7, D10, D13).
+// D2, D3, D7, D10, D13: a Cluster under load, whose masters are killed, whose slots move and
+// whose scripts are flushed: no timer that a replica has confirmed is lost, none is early, none
+// is acknowledged twice, and none remains.
 func TestClusterUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)

@@ -456,7 +456,7 @@ func TestWaitReplicas(t *testing.T) {
 	require.ErrorContains(t, err, "is a replica")
 }
 
-// Every acknowledged change survives a kill of the server with appendfsync always (D3).
+// D3: every acknowledged change survives a kill of the server with appendfsync always.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	srv := startServer(t, "--appendfsync", "always")

@@ -38,7 +38,7 @@ func TestReset(t *testing.T) {
 				f.set("k", 1, c.from)
 				require.NoError(t, f.Reset("k", c.to))
 				require.Equal(t, []expiry{{"k", 1, c.due}}, f.advance(time.Hour))
-				require.ErrorIs(t, f.Reset("k", c.to), ErrAbsent) // and arms nothing (T5)
+				require.ErrorIs(t, f.Reset("k", c.to), ErrAbsent) // and arms nothing
 				require.Empty(t, f.advance(time.Hour))
 			})
 		})
@@ -89,7 +89,7 @@ func TestTouch(t *testing.T) {
 		require.Empty(t, f.advance(time.Hour))
 
 		f.set("k", 2, milli)
-		require.NoError(t, f.Touch("k", math.MaxInt64)) // saturates (T8)
+		require.NoError(t, f.Touch("k", math.MaxInt64)) // saturates
 		require.Empty(t, f.advance(10000*time.Hour))
 		_, ok := f.Remove("k")
 		require.True(t, ok)

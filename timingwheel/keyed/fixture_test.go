@@ -156,7 +156,7 @@ func (f *fixture) contents() map[string]int {
 
 // verify checks the invariants of a table at rest, when no worker processes a key: the keys of
 // its parts are those of the pending timers, each in the part, the segment and the slot that it
-// hashes to, and memory follows their number (T18).
+// hashes to, and memory follows the load (T18).
 func verify[K comparable, V any](t testing.TB, table *Table[K, V]) {
 	t.Helper()
 	check := checker(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-782fa212/limbo/timingwheel"
 )
 
-// Remove is exact (T4): against a racing expiry it returns true if and only if
+// T4: Remove is exact: against a racing expiry it returns true if and only if
 // the expiry function is never called, and returns the value to one caller.
 func TestRemoveHammer(t *testing.T) {
 	t.Parallel()
@@ -62,7 +62,7 @@ func TestRemoveHammer(t *testing.T) {
 	t.Logf("expired %d, removed %d", counts[1], counts[100])
 }
 
-// Each value ends exactly once (T3), whatever is called concurrently: it expires, is removed,
+// T3: each value ends exactly once, whatever is called concurrently: it expires, is removed,
 // drained or returned; or is replaced, which Set does not report. Replacements are counted
 // through the wheel: a Set that replaces a value schedules nothing.
 func TestHammer(t *testing.T) {

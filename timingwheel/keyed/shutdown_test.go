@@ -80,7 +80,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// Discard and Return release the memory of the keys at once (T18).
+// T18: Discard and Return release the memory of the keys at once.
 func TestCloseDropsKeys(t *testing.T) {
 	for _, policy := range []timingwheel.Policy{timingwheel.Discard, timingwheel.Return} {
 		f := start(t, timingwheel.Options{})
@@ -110,8 +110,8 @@ func TestShutdownBadArguments(t *testing.T) {
 	})
 }
 
-// While a shutdown waits, new keys are refused, and those in the table work as before. It
-// completes although its context has ended (T13).
+// T13: while a shutdown waits, new keys are refused, and those in the table work as before. It
+// completes although its context has ended.
 func TestShutdownAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, timingwheel.Options{Shards: 2})

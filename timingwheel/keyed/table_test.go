@@ -51,7 +51,7 @@ func TestExpires(t *testing.T) {
 	})
 }
 
-// A key that is due at once still expires on a worker, never in the caller (T7).
+// T7: a key that is due at once still expires on a worker, never in the caller.
 func TestDueAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var table *Table[int, string]
@@ -93,7 +93,7 @@ func goroutine() string {
 	return string(line[:slices.Index(line, '[')])
 }
 
-// A key that is set again has the new value and the new deadline, and ends once (T3).
+// T3: a key that is set again has the new value and the new deadline, and ends once.
 func TestSetAgain(t *testing.T) {
 	for _, ttl := range []time.Duration{-1, 0, 1, milli, 4 * milli, 7 * milli, 8 * milli, 9 * milli, 20 * milli, 5 * time.Second} {
 		for _, at := range []bool{false, true} {

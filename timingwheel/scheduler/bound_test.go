@@ -150,8 +150,8 @@ func TestBoundInShutdown(t *testing.T) {
 	require.Equal(t, 2, r.Len())
 }
 
-// Operations in any order match sets of the calls and jobs held: Len, the errors and the
-// statistics are those of the sets (T3, T17).
+// T3, T17: operations in any order match sets of the calls and jobs held: Len, the errors and the
+// statistics are those of the sets.
 func TestBoundModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {

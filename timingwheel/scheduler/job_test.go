@@ -26,8 +26,8 @@ func TestEveryDoesNotDrift(t *testing.T) {
 	}
 }
 
-// A rate whose period is not in whole ticks does not drift either: each run is at the first
-// tick at or after its time (T1, T2), and the next is counted from its time.
+// T1, T2: a rate whose period is not in whole ticks does not drift either: each run is at the first
+// tick at or after its time, and the next is counted from its time.
 func TestEveryBetweenTicks(t *testing.T) {
 	for _, period := range []time.Duration{1700 * time.Microsecond, 300 * time.Microsecond, milli + 1, 333333} {
 		synctest.Test(t, func(t *testing.T) {

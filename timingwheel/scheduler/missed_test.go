@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Treatment of runs that a slow function misses (T14, timers 14).
+// T14, timers 14: treatment of runs that a slow function misses.
 func TestMissed(t *testing.T) {
 	for _, c := range []struct {
 		missed Missed

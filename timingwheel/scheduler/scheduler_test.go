@@ -340,8 +340,8 @@ func TestMethodsFromFunction(t *testing.T) {
 	})
 }
 
-// T4 under load: Stop is true if and only if the function never runs, and the statistics always
-// add up (T3).
+// T3, T4: under load Stop is true if and only if the function never runs, and the statistics
+// always add up.
 func TestStopHammer(t *testing.T) {
 	t.Parallel()
 	const calls = 20_000
@@ -398,8 +398,8 @@ func TestStopHammer(t *testing.T) {
 	}
 }
 
-// timers 17, T13: a scheduler that was shut down can be collected, and so can ended jobs while
-// the scheduler is in use and others remain (T18).
+// timers 17, T13, T18: a scheduler that was shut down can be collected, and so can ended jobs
+// while the scheduler is in use and others remain.
 func TestCollected(t *testing.T) {
 	s, err := New(Options{})
 	require.NoError(t, err)
@@ -480,8 +480,8 @@ func TestLoggerPanics(t *testing.T) {
 	}
 }
 
-// An idle scheduler, and one whose jobs all follow the monotonic clock, reads no wall clock and
-// arms no check (T9).
+// T9: an idle scheduler, and one whose jobs all follow the monotonic clock, reads no wall clock
+// and arms no check.
 func TestNoWallClockWithoutWallJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, Options{})

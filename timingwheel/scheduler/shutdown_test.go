@@ -283,8 +283,8 @@ func TestCloseHookEndsItsGoroutine(t *testing.T) {
 	}
 }
 
-// Jobs end under a shutdown at any moment; each accepted call or job is called, stopped or
-// returned, once (T3); the statistics match.
+// T3: jobs end under a shutdown at any moment; each accepted call or job is called, stopped or
+// returned, once; the statistics match.
 func TestShutdownHammer(t *testing.T) {
 	t.Parallel()
 	rounds := 120

@@ -362,7 +362,7 @@ func TestOneCheckASecond(t *testing.T) {
 	})
 }
 
-// Shutdown waits for the check, and for the effects of a schedule there (T13).
+// T13: Shutdown waits for the check, and for the effects of a schedule there.
 func TestShutdownWaitsForTheCheck(t *testing.T) {
 	for _, policy := range policies {
 		synctest.Test(t, func(t *testing.T) {
