@@ -128,12 +128,12 @@ func TestP10CapacityIsFreedLast(t *testing.T) {
 				h.Cancel(nil)
 			}()
 			blockedOnMutex(t, "countOut")
-			held = p.held.Load()
+			held = p.limit.Held()
 		})
 	})
 	<-ended
 	require.EqualValues(t, 1, held, "the capacity is freed before the operation is counted out")
-	require.Zero(t, p.held.Load())
+	require.Zero(t, p.limit.Held())
 	requireEmpty(t, p)
 	mustShutdown(t, p)
 }

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 	"time"
+
+	"github.com/seed-782fa212/limbo/internal/limit"
 )
 
 // core holds operations, whatever they wait for: the wheel of their timeouts, the bound on
@@ -14,8 +16,8 @@ type core struct {
 	options   Options
 	lists     lists
 	clock     *Clock
-	ownsClock bool         // the clock is this core's
-	held      atomic.Int64 // operations, counted only with MaxPending; written by any goroutine
+	ownsClock bool        // the clock is this core's
+	limit     limit.Limit // of operations; written by any goroutine
 	panics    atomic.Uint64
 	tallies   tallies
 	closing   closing
@@ -37,6 +39,7 @@ type lists interface {
 // open makes or joins the wheel. The defaults of o are already set.
 func (c *core) open(o Options, l lists) (err error) {
 	c.options, c.lists, c.clock = o, l, o.Clock
+	c.limit.Max = int64(o.MaxPending)
 	c.closing.done = make(chan struct{})
 	c.tallies.maxParts = runtime.GOMAXPROCS(0)
 	if c.clock == nil {
@@ -74,29 +77,6 @@ func (c *core) mustHaveArguments(ctx context.Context, op any) (done <-chan struc
 		panic("purgatory: the operation is nil")
 	}
 	return mustHaveContext(ctx)
-}
-
-// reserve counts an operation, and reports false if MaxPending operations already wait.
-func (c *core) reserve() bool {
-	bound := int64(c.options.MaxPending)
-	if bound == 0 {
-		return true
-	}
-	for {
-		n := c.held.Load()
-		if n >= bound {
-			return false
-		}
-		if c.held.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-func (c *core) unreserve() {
-	if c.options.MaxPending > 0 {
-		c.held.Add(-1)
-	}
 }
 
 // complete calls the OnEnd hook and then the operation's Complete, which is deferred because

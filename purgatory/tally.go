@@ -86,7 +86,7 @@ func (c *core) putTally(t *tally) { c.tallies.local.Put(t) }
 // put back. soon reports that the timeout must be entered on the wheel before the operation
 // waits. An error means that the operation is refused, and counted as such.
 func (c *core) countIn(w *waiter, gen uint64) (t *tally, soon bool, err error) {
-	if !c.reserve() {
+	if !c.limit.Reserve() {
 		c.countRefused(ErrFull)
 		return nil, false, ErrFull
 	}
@@ -94,7 +94,7 @@ func (c *core) countIn(w *waiter, gen uint64) (t *tally, soon bool, err error) {
 	if t.closed {
 		t.mu.Unlock()
 		c.putTally(t)
-		c.unreserve()
+		c.limit.Release(1)
 		c.countRefused(ErrClosed)
 		return nil, false, ErrClosed
 	}
@@ -137,7 +137,7 @@ func (c *core) countOut(w *waiter, o Outcome, watches, keysRemoved int) (waited 
 	closed := t.closed
 	t.mu.Unlock()
 	if w.n > 0 {
-		c.unreserve() // not earlier, or Len would exceed MaxPending for a moment
+		c.limit.Release(1) // not earlier, or Len would exceed MaxPending for a moment
 	}
 	c.putTally(t)
 	if closed {

@@ -396,7 +396,7 @@ func TestThresholdOutcomes(t *testing.T) {
 				require.False(t, h.Cancel(nil) || h.ForceComplete())
 				require.Zero(t, r.verify())
 				require.Zero(t, timers(&r.core))
-				require.Zero(t, r.held.Load())
+				require.Zero(t, r.limit.Held())
 				st := r.Stats()
 				require.EqualValues(t, 1, st.Completed+st.Expired+st.Cancelled+st.Closed+st.Failed)
 				hangUp()

@@ -129,9 +129,9 @@ func requireEmpty[K comparable](t testing.TB, p *Purgatory[K]) {
 	t.Helper()
 	st := p.Stats()
 	if p.Watched() != 0 || p.Len() != 0 || p.KeyCount() != 0 || timers(&p.core) != 0 ||
-		st.Watched != 0 || st.Pending != 0 || st.Keys != 0 || p.held.Load() != 0 {
+		st.Watched != 0 || st.Pending != 0 || st.Keys != 0 || p.limit.Held() != 0 {
 		t.Fatalf("P5: left behind: watched %d, pending %d, keys %d, timers %d, held %d; %+v",
-			p.Watched(), p.Len(), p.KeyCount(), timers(&p.core), p.held.Load(), st)
+			p.Watched(), p.Len(), p.KeyCount(), timers(&p.core), p.limit.Held(), st)
 	}
 	verify(t, p)
 }
@@ -273,7 +273,7 @@ func verifyTallies(t testing.TB, c *core, operations, watched, keys int) {
 	require.Equal(t, watched, c.watched(), "watches")
 	require.Equal(t, keys, c.keyCount(), "keys")
 	if c.options.MaxPending > 0 {
-		require.Equal(t, int64(operations), c.held.Load(), "operations counted against the bound")
+		require.Equal(t, int64(operations), c.limit.Held(), "operations counted against the bound")
 	}
 }
 
