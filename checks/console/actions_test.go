@@ -144,7 +144,7 @@ func TestTimer(t *testing.T) {
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	x := openTab(t, s.console(console.Options{Token: tokenOf(t)}).address)
+	x := openInWindow(t, s.console(console.Options{Token: tokenOf(t)}).address)
 	x.fill("dialog.login [name=token]", "wrong")
 	x.click("dialog.login button", "Log in")
 	x.shows("this is not the token")

@@ -39,6 +39,12 @@ func openTab(t *testing.T, address string) tab {
 	return tab{chrome.Open(t, chrome.Browser(t), waitLimit, chromedp.EmulateViewport(1400, 900), chromedp.Navigate(address))}
 }
 
+// openInWindow opens a tab in which Escape closes dialogs.
+func openInWindow(t *testing.T, address string) tab {
+	t.Helper()
+	return tab{chrome.OpenInWindow(t, chrome.Browser(t), waitLimit, chromedp.EmulateViewport(1400, 900), chromedp.Navigate(address))}
+}
+
 func eval[V any](x tab, expression string) V {
 	x.Helper()
 	return chrome.Eval[V](x.Tab, expression)
@@ -54,9 +60,7 @@ func (x tab) shows(text string) {
 // any text.
 func (x tab) click(selector, text string) {
 	x.Helper()
-	found := fmt.Sprintf(`[...(document.querySelector("dialog:last-of-type") ?? document).querySelectorAll(%s)].find(e => e.checkVisibility() && !e.disabled && e.textContent.includes(%s))`, quote(selector), quote(text))
-	x.Until(found)
-	x.Script(found + ".click()")
+	x.Until(fmt.Sprintf(`(e => e && (e.click(), true))([...(document.querySelector("dialog:last-of-type") ?? document).querySelectorAll(%s)].find(e => e.checkVisibility() && !e.disabled && e.textContent.includes(%s)))`, quote(selector), quote(text)))
 }
 
 // fill enters a text like a user.

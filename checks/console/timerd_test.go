@@ -173,7 +173,8 @@ func TestTimers(t *testing.T) {
 }
 
 func testTimers(t *testing.T, d *daemon) {
-	x := d.open(t)
+	x := openInWindow(t, d.address)
+	x.login()
 	x.view("#/timers")
 	x.shows("123 timers match.")
 	x.Until(rows + " === 50")

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { os.Exit(chrome.Main(m)) }
 
 func openTab(t *testing.T, browser context.Context, actions ...chromedp.Action[chromedp.Void]) chrome.Tab {
 	t.Helper()
-	return chrome.Open(t, browser, waitLimit, actions...)
+	return chrome.OpenInWindow(t, browser, waitLimit, actions...)
 }
 
 // site is a server of a registry's page.
