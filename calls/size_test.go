@@ -13,10 +13,10 @@ import (
 // The memory of calls and groups is as documented.
 func TestMemoryOfCallsAndGroups(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it makes a hundred thousand calls")
+		t.Skip("-short leaves out what takes a second or more")
 	}
 	if strconv.IntSize < 64 {
-		t.Skip("the documentation states the sizes of 64 bits")
+		t.Skip("the machine has no 64-bit words, whose sizes are documented")
 	}
 	c := table(t, Options{})
 	// each returns how much the heap grows in make, for each of n.

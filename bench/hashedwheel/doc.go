@@ -11,9 +11,9 @@
 // drains both queues at the next tick, and takes at most 100,000 new timeouts. So starting and
 // cancelling take no lock, and a timeout's memory is held until a tick after its end.
 //
-// What the benchmarks do not use is omitted: an executor for the tasks, a limit of pending
-// timeouts, and the list of unprocessed ones at the end. Netty's detectors of too many instances
-// and of leaks are omitted, too, because they concern the JVM. Two things differ: the worker
+// This port omits three features that no benchmark uses: an executor for the tasks, a limit of
+// pending timeouts, and the list of unprocessed timeouts at the end. It also omits Netty's detectors
+// of too many instances and of leaks, because they concern the JVM. Two things differ: the worker
 // leaves a cancelled timeout in its bucket to the queue of cancelled ones, so that the pending
 // count is never decremented twice (netty #14959), and a timeout no longer counts as pending while
 // its task runs.

@@ -34,11 +34,11 @@
 // consoles with the same token behind a load balancer, which need no sticky connections, and a
 // console that was restarted, accept the sessions of each other. A new token ends all sessions.
 //
-// A logout removes the cookie from the browser, which thereby has no session at any process. The
-// process that answers the logout refuses the session as long as it runs, and ends its streams. The
-// other processes do not learn of it, so they accept a copy of the cookie that somebody made before,
-// until 12 hours after the login. No script can make such a copy, but a program that reads the
-// browser's files can, and so can a proxy or a network without TLS.
+// A logout removes the cookie from the browser, so the browser has no session at any process. The
+// process that answers the logout ends the session's streams, and refuses the session as long as it
+// runs. The other processes do not learn of the logout: until 12 hours after the login, they accept a
+// copy of the cookie that was made before. No script can make such a copy, but a program that reads
+// the browser's files can, and so can a proxy or a network without TLS.
 //
 //   - A POST of another origin is refused by [http.CrossOriginProtection], and every POST must
 //     have the header X-Limbo-Console: 1, which no form can send.

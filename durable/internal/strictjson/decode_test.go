@@ -108,7 +108,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// What is no JSON has an error that says where.
+// The error of a text that is not JSON has the place of the error.
 func TestSyntax(t *testing.T) {
 	for in, want := range map[string]int64{
 		``:                    0,
