@@ -164,10 +164,15 @@ func (r *reader) timer(w *wire.Info) TimerInfo {
 }
 
 func (r *reader) timers(w *wire.Page) page[TimerInfo] {
-	r.must(w.Timers != nil)
-	p := page[TimerInfo]{next: w.Next}
-	for i := range w.Timers {
-		p.values = append(p.values, r.timer(&w.Timers[i]))
+	return pageOf(r, w.Timers, w.Next, (*reader).timer)
+}
+
+// pageOf converts the items of a page. A reply without a list is not timerd's.
+func pageOf[T, W any](r *reader, items []W, next string, convert func(*reader, *W) T) page[T] {
+	r.must(items != nil)
+	p := page[T]{next: next}
+	for i := range items {
+		p.values = append(p.values, convert(r, &items[i]))
 	}
 	return p
 }
@@ -196,12 +201,7 @@ func (r *reader) schedule(w *wire.ScheduleInfo) ScheduleInfo {
 }
 
 func (r *reader) schedules(w *wire.SchedulePage) page[ScheduleInfo] {
-	r.must(w.Schedules != nil)
-	p := page[ScheduleInfo]{next: w.Next}
-	for i := range w.Schedules {
-		p.values = append(p.values, r.schedule(&w.Schedules[i]))
-	}
-	return p
+	return pageOf(r, w.Schedules, w.Next, (*reader).schedule)
 }
 
 func (r *reader) changed(w *wire.ScheduleResult) ScheduleReceipt {
