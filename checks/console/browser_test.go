@@ -39,7 +39,7 @@ func openTab(t *testing.T, address string) tab {
 	return tab{chrome.Open(t, chrome.Browser(t), waitLimit, chromedp.EmulateViewport(1400, 900), chromedp.Navigate(address))}
 }
 
-// openInWindow opens a tab in which Escape closes dialogs.
+// openInWindow opens a tab in which Escape closes dialogs, and of which pictures can be taken.
 func openInWindow(t *testing.T, address string) tab {
 	t.Helper()
 	return tab{chrome.OpenInWindow(t, chrome.Browser(t), waitLimit, chromedp.EmulateViewport(1400, 900), chromedp.Navigate(address))}

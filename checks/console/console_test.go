@@ -23,7 +23,7 @@ func TestScreenshots(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.realistic()
-	x := openTab(t, s.console(console.Options{API: "../../"}).address)
+	x := openInWindow(t, s.console(console.Options{API: "../../"}).address)
 	folder := os.Getenv("LIMBO_SCREENSHOTS")
 	dead := "#/timer?key=" + key64("mail/0000")
 	draw := func(name string) {

@@ -237,7 +237,7 @@ func TestOverviewScreenshots(t *testing.T) {
 	s.waiting("order/2026-11/", 1500)
 	s.heartbeat("orders-4.example.org-1f00c3d1")
 	s.busy("orders-1.example.org", "orders-2.example.org", "orders-3.example.org")
-	x := openTab(t, s.console(console.Options{}).address)
+	x := openInWindow(t, s.console(console.Options{}).address)
 	x.WaitLimit = 2 * time.Minute
 	x.Until(`performance.now() > 50000`)
 	for _, width := range []int64{390, 1400, 2560} {

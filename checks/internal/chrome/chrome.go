@@ -87,10 +87,10 @@ func (b *browser) end() error {
 }
 
 // Open opens a tab that is in no window, and is closed when the test ends. It takes a fifth of the
-// CPU of one in a window, but does not handle every input: Escape closes no dialog, and the mouse
-// does not reach every element. Tests of these use OpenInWindow. Scripts find the tab in the user's
-// focus, regardless of other tabs. All tabs share their cookies, which browsers keep by host and not
-// by port.
+// CPU of one in a window, but no picture of it can be taken, and it does not handle every input:
+// Escape closes no dialog, and the mouse does not reach every element. Tests of these use
+// OpenInWindow. Scripts find the tab in the user's focus, regardless of other tabs. All tabs share
+// their cookies, which browsers keep by host and not by port.
 func Open(t *testing.T, browser context.Context, waitLimit time.Duration, actions ...chromedp.Action[chromedp.Void]) Tab {
 	t.Helper()
 	yes := true
