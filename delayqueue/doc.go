@@ -43,6 +43,11 @@
 // documents the consequences for a deadline without a monotonic reading. As with every timer of
 // Go on Linux, that clock stands still while the machine is suspended.
 //
+// On Linux a Take whose context cannot end, like context.Background, sleeps on a timerfd, and an
+// idle process wakes within some 0.1 ms; otherwise Take sleeps on a timer of Go, and wakes up to
+// 1.1 ms late. The descriptor stays open until Close, or until the queue is collected. The first
+// 64 queues of a process that sleep get one each.
+//
 // # Takers
 //
 // Any number of goroutines may call Take. One of them sleeps until the head is due; the others

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-782fa212/limbo/internal/alarm"
 	"github.com/seed-782fa212/limbo/internal/sentinel"
 )
 
@@ -32,8 +33,7 @@ type Queue[T any] struct {
 
 	token  chan struct{} // holds the token while there is no leader; capacity 1, see take.go
 	closed chan struct{} // closed by Close
-	wake   chan struct{} // signals an earlier deadline to the leader; capacity 1, sent and drained under mu
-	timer  *time.Timer   // the leader's sleep; belongs to the holder of the token
+	alarm  *alarm.Alarm  // the leader's sleep; all but Sleep is called under mu
 
 	mu    sync.Mutex
 	heap  heap[T]
@@ -47,16 +47,15 @@ type Queue[T any] struct {
 // collected whether or not it was closed. Inside a testing/synctest bubble the queue uses the
 // bubble's clock.
 func New[T any]() *Queue[T] {
+	base := time.Now()
 	q := &Queue[T]{
-		base:   time.Now(),
+		base:   base,
 		token:  make(chan struct{}, 1),
 		closed: make(chan struct{}),
-		wake:   make(chan struct{}, 1),
-		timer:  time.NewTimer(math.MaxInt64),
+		alarm:  alarm.New(base != base.Round(0)), // virtual time has no monotonic reading
 		heap:   newHeap[T](),
 		armed:  notArmed,
 	}
-	q.timer.Stop()
 	q.token <- struct{}{}
 	return q
 }
@@ -90,7 +89,7 @@ func (q *Queue[T]) Push(v T, deadline time.Time) (Handle, error) {
 	if !ok {
 		return Handle{}, ErrFull
 	}
-	q.signalLocked(d)
+	q.wakeLocked(d)
 	return h, nil
 }
 
@@ -124,7 +123,7 @@ func (q *Queue[T]) Reset(h Handle, deadline time.Time) bool {
 	}
 	d := q.sinceBaseLocked(deadline)
 	q.heap.reset(i, d)
-	q.signalLocked(d)
+	q.wakeLocked(d)
 	return true
 }
 
@@ -213,6 +212,7 @@ func (q *Queue[T]) Close() []Element[T] {
 	}
 	q.done = true
 	close(q.closed)
+	q.alarm.Close()
 	items, slots := q.heap.clear()
 	q.mu.Unlock()
 	return q.inOrder(items, slots)

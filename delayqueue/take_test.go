@@ -385,7 +385,7 @@ func TestTakersContinueAfterClear(t *testing.T) {
 func TestClearRacesLeader(t *testing.T) {
 	for name, hold := range map[string]func(*Queue[int]){
 		"timer":  func(*Queue[int]) { time.Sleep(10 * time.Second) },
-		"signal": func(q *Queue[int]) { q.heap.push(3, 0); q.signalLocked(0) },
+		"signal": func(q *Queue[int]) { q.heap.push(3, 0); q.wakeLocked(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, q *Queue[int], take func(context.Context) <-chan taken) {
@@ -396,7 +396,7 @@ func TestClearRacesLeader(t *testing.T) {
 				q.heap.clear()
 				d := q.now() + int64(time.Minute)
 				q.heap.push(2, d)
-				q.signalLocked(d)
+				q.wakeLocked(d)
 				q.mu.Unlock()
 				start := time.Now()
 				r := <-c
