@@ -421,6 +421,21 @@ func TestResetUnderALeader(t *testing.T) {
 	})
 }
 
+// In a bubble a Take without a context waits for the bubble's time, too, and Close ends it.
+func TestTakeWithoutContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New[int]()
+		deadline := after(time.Hour)
+		mustPush(t, q, 1, deadline)
+		_, err := q.Take(context.Background())
+		require.NoError(t, err)
+		require.Equal(t, deadline, time.Now())
+		time.AfterFunc(time.Hour, func() { q.Close() })
+		_, err = q.Take(context.Background())
+		require.ErrorIs(t, err, ErrClosed)
+	})
+}
+
 // TakeElement blocks like Take, and returns the deadline at which it was taken.
 func TestTakeElementAtDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

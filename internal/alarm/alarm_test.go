@@ -59,14 +59,18 @@ func TestInterrupt(t *testing.T) {
 	})
 }
 
-// A later time replaces an earlier one, whose end interrupts nothing.
+// A sleep is not ended by what was meant for an earlier one: an interruption that came too late,
+// or the end of an interrupted one.
 func TestSetAgain(t *testing.T) {
 	each(t, func(t *testing.T, a *Alarm) {
-		for range 20 {
+		for i := range 20 {
 			a.Set(100*time.Microsecond, false)
-			a.Interrupt()
+			if i%2 == 0 {
+				a.Interrupt()
+			}
 			a.Sleep(nil, nil)
 			time.Sleep(300 * time.Microsecond) // it expires
+			a.Interrupt()
 			begun := time.Now()
 			a.Set(2*time.Millisecond, false)
 			a.Sleep(nil, nil)
@@ -102,16 +106,26 @@ func TestSleepEnds(t *testing.T) {
 	}
 }
 
-// A closed alarm sleeps on a timer.
+// A closed alarm sleeps on a timer, whether or not it had a descriptor; closing it again changes
+// nothing.
 func TestClosed(t *testing.T) {
-	a := New(true)
-	a.Close()
-	a.Close()
-	begun := time.Now()
-	a.Set(time.Millisecond, false)
-	require.Nil(t, a.fd)
-	a.Sleep(nil, nil)
-	require.GreaterOrEqual(t, time.Since(begun), time.Millisecond)
+	for _, used := range []bool{false, true} {
+		before := opened.Load()
+		a := New(true)
+		if used {
+			a.Set(0, false)
+			a.Sleep(nil, nil)
+			a.late = false
+		}
+		a.Close()
+		a.Close()
+		require.Equal(t, before, opened.Load())
+		begun := time.Now()
+		a.Set(time.Millisecond, false)
+		require.False(t, a.onFD)
+		a.Sleep(nil, nil)
+		require.GreaterOrEqual(t, time.Since(begun), time.Millisecond)
+	}
 }
 
 // T16: in a bubble a sleep takes no real time.
