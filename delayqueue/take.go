@@ -35,8 +35,8 @@ import (
 //     they were made for, so setting the alarm, in the critical section of that check, may
 //     withdraw them. Withdrawn after it, one could be lost; not withdrawn, it would cost a
 //     wake-up.
-//  4. The leader's context ends while a push interrupts. The leader puts the token back after that.
-//     The next holder of the token checks the head before it sleeps, so it sees the push.
+//  4. The leader's context ends while a push interrupts. The leader puts the token back after
+//     that. The next holder of the token checks the head before it sleeps, so it sees the push.
 //  5. An element is due and all takers are followers. The token would have to be in q.token
 //     while a follower waits to receive it, which channels rule out, or be with a taker that
 //     neither sleeps as leader nor returns: there is no such path.
@@ -52,9 +52,9 @@ import (
 // Two designs were rejected. Push could set the sleeping leader's alarm itself, without a
 // goroutine switch; but then every earlier deadline goes to the runtime's timers or the kernel,
 // while interruptions coalesce: with timers 129 ns against 43 ns for a Push and Remove in a loop,
-// 980 ns against 740 ns from a due Push to its taker. And the last leader of an empty queue could keep
-// the token with the queue until the next Push, which would save the promotion of one follower
-// (Stats.Promoted) and add a second owner to every case above.
+// 980 ns against 740 ns from a due Push to its taker. And the last leader of an empty queue could
+// keep the token with the queue until the next Push, which would save the promotion of one
+// follower (Stats.Promoted) and add a second owner to every case above.
 
 // Stats counts how blocked takers woke. The counters are exact, read at one moment, and never
 // reset.

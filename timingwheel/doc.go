@@ -10,10 +10,10 @@
 // # When to use it
 //
 // Use a wheel for many timers, most of which are stopped or extended before they expire:
-// request timeouts, idle limits of connections, leases. For fewer than a thousand timers, or
-// where a delay of a millisecond is too long, time.AfterFunc is as good and needs no
-// dependency. For contexts with deadlines use package context: limbo once had contexts on a
-// wheel, and they cost more.
+// request timeouts, idle limits of connections, leases. For fewer than a thousand timers
+// time.AfterFunc is as good, unless it must not be a millisecond late, and needs no dependency.
+// For contexts with deadlines use package context: limbo once had contexts on a wheel, and they
+// cost more.
 //
 // # Guarantees
 //

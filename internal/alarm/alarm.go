@@ -4,7 +4,7 @@
 // milliseconds (netpoll in runtime/netpoll_epoll.go), so a sleep on a timer ends up to a
 // millisecond late. A timerfd makes epoll_wait return when it expires, and the thread that has
 // waited then runs the goroutine itself; a timer makes it wake another thread first. For sleeps
-// of half a millisecond, docs/decisions.md has 0.04 instead of 0.6 ms, for less CPU.
+// of half a millisecond, docs/decisions.md has 0.03 instead of 0.6 ms, for less CPU.
 //
 // While all processors are busy it is the reverse: the runtime looks at its timers whenever it
 // changes goroutines, at descriptors every 10 ms. So a sleep after one that ended late is on a
