@@ -60,7 +60,7 @@ func New(real bool) *Alarm {
 // Set sets how long the next Sleep lasts from now on, and withdraws earlier interruptions.
 // withContext tells that Sleep will get the channel of a context.
 func (a *Alarm) Set(d time.Duration, withContext bool) {
-	if !a.asked {
+	if !a.asked && !withContext {
 		a.fd, a.asked = open(), true
 	}
 	a.end = time.Now().Add(d)

@@ -31,12 +31,13 @@ func set(d time.Duration) *Alarm {
 	return a
 }
 
-// An alarm has a descriptor from its first sleep until it is closed or collected, and no child
+// An alarm has a descriptor from its first sleep without a context until it is closed or collected, and no child
 // process gets it.
 func TestDescriptor(t *testing.T) {
 	before := descriptors(t)
 	require.Equal(t, before, opened.Load())
 	a := New(true)
+	a.Set(time.Hour, true)
 	require.Equal(t, before, descriptors(t))
 	a.Set(time.Hour, false)
 	require.True(t, a.onFD)
