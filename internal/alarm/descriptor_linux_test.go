@@ -31,8 +31,8 @@ func set(d time.Duration) *Alarm {
 	return a
 }
 
-// An alarm has a descriptor from its first sleep without a context until it is closed or collected, and no child
-// process gets it.
+// An alarm has a descriptor from its first sleep without a context until it is closed or
+// collected, and no child process gets it.
 func TestDescriptor(t *testing.T) {
 	before := descriptors(t)
 	require.Equal(t, before, opened.Load())
